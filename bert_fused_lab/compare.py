@@ -37,8 +37,8 @@ def compare(options: Namespace) -> Dict[str, Any]:
     with ExitStack() as stack:
         if options.evidence is None:
             options.evidence = Path(stack.enter_context(TemporaryDirectory()))
-        given = [("--baseline", options.baseline), *(("--run", run) for run in options.run)]
-        collection = evidence.collection(options, given, options.hypotheses)
+        runs = [("--baseline", options.baseline), *(("--run", run) for run in options.run)]
+        collection = evidence.collection(options, runs, options.hypotheses)
         collection.prepare()
         seeds = {first.name: 1 + len(more) for first, *more in collection.seeds}
         for name in options.subset:  # before the hours of the translations
@@ -46,11 +46,11 @@ def compare(options: Namespace) -> Dict[str, Any]:
             others = {name: len(texts) for name, texts in report.given_texts(options, test_set).items()}
             report.given_scores(options, test_set, {**seeds, **others})
         collection.translate()
-        found = report.comparisons(options, seeds)
-        made = report.report(options, found)
-        shown = [*made["sentence_texts"]]  # which only the scores tell
+        comparisons = report.comparisons(options, seeds)
+        content = report.report(options, comparisons)
+        shown = [*content["sentence_texts"]]  # which only the scores tell
         collection.add_maps(options.subset[0], shown)
-        return {**made, "attention": found[0].attention(shown)}
+        return {**content, "attention": comparisons[0].attention(shown)}
 
 
 def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:

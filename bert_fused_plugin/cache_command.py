@@ -97,10 +97,10 @@ def info(args: Namespace) -> None:
     Raises:
         BertFusedError: it holds nothing.
     """
-    found = sorted(args.directory.glob(f"*/{DESCRIPTION}"))
-    if not found:
+    descriptions = sorted(args.directory.glob(f"*/{DESCRIPTION}"))
+    if not descriptions:
         raise BertFusedError(f"{args.directory} has no states of any BERT; give the directory of --bert-cache")
-    for file in found:
+    for file in descriptions:
         bert = json.loads(file.read_text(encoding="utf-8"))
         print(file.parent, f"BERT: {bert['--bert-model']}, layers {bert['layers']}", sep="\n  ")
         for split in sorted(path for path in file.parent.iterdir() if path.is_dir()):

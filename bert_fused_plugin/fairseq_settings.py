@@ -25,14 +25,14 @@ def flags_beside(flags: Any, section: str) -> Dict[str, Any]:
 
 def resumed_from(flags: Any) -> Optional[str]:
     """Return the checkpoint that fairseq-train will restore after the model is built from *flags*, if there is one."""
-    given = flags_beside(flags, "checkpoint")
-    if given.get("restore_file") is None:
+    settings = flags_beside(flags, "checkpoint")
+    if settings.get("restore_file") is None:
         return None
-    suffix = given.get("checkpoint_suffix") or ""
-    path: str = given["restore_file"].replace(".pt", f"{suffix}.pt")
-    if given["restore_file"] == "checkpoint_last.pt":
-        path = os.path.join(given.get("save_dir") or "", path)
-        path = path if os.path.isfile(path) else given.get("continue_once") or path
+    suffix = settings.get("checkpoint_suffix") or ""
+    path: str = settings["restore_file"].replace(".pt", f"{suffix}.pt")
+    if settings["restore_file"] == "checkpoint_last.pt":
+        path = os.path.join(settings.get("save_dir") or "", path)
+        path = path if os.path.isfile(path) else settings.get("continue_once") or path
     return path if os.path.isfile(path) else None
 
 

@@ -192,9 +192,9 @@ def bf16_without_tpu(module: Any) -> None:
 
     @around(module, "parse_args_and_arch")
     def parse_args_and_arch(stock: Any, parser: Any, input_args: Any = None, *rest: Any, **options: Any) -> Any:
-        given = sys.argv if input_args is None else input_args
+        argv = sys.argv if input_args is None else input_args
         parsed = stock(parser, input_args, *rest, **options)
         args = parsed[0] if isinstance(parsed, tuple) else parsed
-        if getattr(args, "bf16", False) and "--tpu" not in given and not importlib.util.find_spec("torch_xla"):
+        if getattr(args, "bf16", False) and "--tpu" not in argv and not importlib.util.find_spec("torch_xla"):
             args.tpu = False
         return parsed

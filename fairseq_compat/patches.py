@@ -67,10 +67,10 @@ def checkpoints_asked_for(module: Any) -> None:
             epoch_itr = SimpleNamespace(epoch=epoch_itr.epoch, **within)
 
         def with_a_free_place(path: str, pattern: str, **options: Any) -> Any:
-            found = paths(path, pattern, **options)  # the last is the lowest
-            if "best_" not in pattern or len(found) >= cfg.keep_best_checkpoints:
-                return found
-            return [*found, "_-inf"] if cfg.maximize_best_checkpoint_metric else ["_inf", *found]
+            checkpoints = paths(path, pattern, **options)  # the last is the lowest
+            if "best_" not in pattern or len(checkpoints) >= cfg.keep_best_checkpoints:
+                return checkpoints
+            return [*checkpoints, "_-inf"] if cfg.maximize_best_checkpoint_metric else ["_inf", *checkpoints]
 
         module.checkpoint_paths = with_a_free_place
         try:
@@ -157,14 +157,14 @@ def same_batches_when_resumed(module: Any) -> None:
 
     @around(module.FairseqTask, "get_batch_iterator")
     def get_batch_iterator(stock: Any, self: Any, *args: Any, **options: Any) -> Any:
-        given = signature.bind(self, *args, **options)
-        asked, dataset, epoch = given.arguments, given.arguments["dataset"], given.arguments.get("epoch", 1)
+        bound = signature.bind(self, *args, **options)
+        asked, dataset, epoch = bound.arguments, bound.arguments["dataset"], bound.arguments.get("epoch", 1)
         for_this_epoch = asked.get("disable_iterator_cache") or asked.get("update_epoch_batch_itr")
         made_before = dataset in self.dataset_to_epoch_iter
         if epoch == 1 or for_this_epoch or made_before or not self.can_reuse_epoch_itr(dataset):
-            return stock(*given.args, **given.kwargs)
+            return stock(*bound.args, **bound.kwargs)
         asked["epoch"] = 1
-        iterator = stock(*given.args, **given.kwargs)
+        iterator = stock(*bound.args, **bound.kwargs)
         dataset.set_epoch(epoch)
         iterator.epoch = epoch
         return iterator
@@ -341,7 +341,7 @@ def score_cli(module: Any) -> None:
     import sacrebleu  # which wants lists, not open files, and is adapted only while the command runs
 
     bleu = module.bleu
-    today = overlay(sacrebleu, corpus_bleu=lambda found, given: sacrebleu.corpus_bleu([*found], [*map(list, given)]))
+    today = overlay(sacrebleu, corpus_bleu=lambda hyps, refs: sacrebleu.corpus_bleu([*hyps], [*map(list, refs)]))
 
     @around(module, "cli_main")
     def cli_main(stock: Any) -> None:

@@ -78,8 +78,8 @@ def _sync_fp16_grads_to_fp32(stock: Any, self: Any) -> None:
         stock(self)
     else:
         torch._foreach_zero_([grad for grad, _ in pairs])  # also those of parameters that have none
-        given = [(grad, p.grad) for grad, p in pairs if p.grad is not None]
-        torch._foreach_copy_([grad for grad, _ in given], [grad for _, grad in given])
+        grads = [(grad, p.grad) for grad, p in pairs if p.grad is not None]
+        torch._foreach_copy_([grad for grad, _ in grads], [grad for _, grad in grads])
         self._needs_sync = False
 
 
@@ -104,10 +104,10 @@ def zero_grad(stock: Any, self: Any) -> None:
 def _in_fp32(self: Any, name: str) -> List[Any]:
     """Return the parameters ("data") or gradients ("grad") in fp32, in their shapes; nothing if they do not fit."""
     params = self.fp32_params.values() if self.has_flat_params else self.fp32_params
-    found = [getattr(p, name) for p in params]
-    if self.has_flat_params and len(found) == 1:
-        found = torch._utils._unflatten_dense_tensors(found[0], self.fp16_params)
-    return found if _fit(found) and all(p.requires_grad for p in self.fp16_params) else []
+    tensors = [getattr(p, name) for p in params]
+    if self.has_flat_params and len(tensors) == 1:
+        tensors = torch._utils._unflatten_dense_tensors(tensors[0], self.fp16_params)
+    return tensors if _fit(tensors) and all(p.requires_grad for p in self.fp16_params) else []
 
 
 def _fit(*lists: Any) -> bool:

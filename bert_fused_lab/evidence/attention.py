@@ -47,7 +47,7 @@ def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence
         for kind, name in ((SOURCE, "attn"), (BERT, "bert_attn")):
             if kind in result:
                 result[kind].layers.append((extra.get(name) or [None])[0])
-    return {kind: found for kind, found in result.items() if any(layer is not None for layer in found.layers)}
+    return {kind: attn for kind, attn in result.items() if any(layer is not None for layer in attn.layers)}
 
 
 def previous_tokens(translations: Sequence[Tensor], pad: int) -> Tensor:
@@ -73,11 +73,13 @@ def attention_statistics(
     pad = model.decoder.dictionary.pad()
     for net_input, translations in batches:
         written = previous_tokens(translations, pad).ne(pad)
-        for kind, found in read_attention(model, net_input, translations).items():
-            for own, layer in zip(entropies.setdefault(kind, [[] for _ in found.layers]), found.layers):
+        for kind, attention in read_attention(model, net_input, translations).items():
+            for values, layer in zip(entropies.setdefault(kind, [[] for _ in attention.layers]), attention.layers):
                 if layer is not None:
-                    own.append(_entropies(layer, found.sizes, written))
-    return {kind: [Entropy(*_means(own)) if own else None for own in layers] for kind, layers in entropies.items()}
+                    values.append(_entropies(layer, attention.sizes, written))
+    return {
+        kind: [Entropy(*_means(values)) if values else None for values in layers] for kind, layers in entropies.items()
+    }
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -160,7 +162,7 @@ def attention_maps(
     rows = merged_words(task.target_dictionary, tokens, from_target)
     written = torch.ones(1, len(tokens), dtype=torch.bool)
     maps = []
-    for kind, found in read_attention(model, net_input, [tokens]).items():
+    for kind, attention in read_attention(model, net_input, [tokens]).items():
         if kind == BERT:
             bridge = model.encoder.source.bridge
             pieces = bridge.pieces(net_input["bert_tokens"][0].tolist())
@@ -168,8 +170,8 @@ def attention_maps(
         else:
             columns = merged_words(task.source_dictionary, net_input["src_tokens"][0], from_source)
         merged, entropies = [], []
-        for layer in found.layers:
+        for layer in attention.layers:
             merged.append(None if layer is None else merge_attention(layer[0].float().cpu(), rows, columns))
-            entropies.append(None if layer is None else Entropy(*_means([_entropies(layer, found.sizes, written)])))
+            entropies.append(None if layer is None else Entropy(*_means([_entropies(layer, attention.sizes, written)])))
         maps.append(AttentionMap(kind, rows.texts, columns.texts, merged, entropies))
     return maps

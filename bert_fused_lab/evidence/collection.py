@@ -93,14 +93,14 @@ class Collection:
             title += f", {job.subset}" if len(self.options.subset) > 1 else ""
             run, folder = self._run(job.files), folder_of(self.folder / job.subset, job.files.name, job.seed)
             with job.enter():
-                found = translate(run, job.subset, self.how, title)
+                translations = translate(run, job.subset, self.how, title)
             texts = self._texts(run)
-            lines = [texts.target(found.tokens[i]) for i in range(len(found.tokens))]
+            lines = [texts.target(translations.tokens[i]) for i in range(len(translations.tokens))]
             write_lines(folder / f"{job.state}.txt", lines)
             if job.state == "on":
                 if job.seed == 1:
-                    write_json(folder / "attention.json", self._attention(run, job.subset, found))
-                write_json(folder / "facts.json", self._facts(run, job.subset, found))
+                    write_json(folder / "attention.json", self._attention(run, job.subset, translations))
+                write_json(folder / "facts.json", self._facts(run, job.subset, translations))
 
     def add_maps(self, subset: str, numbers: Sequence[int]) -> None:
         """Write what each system, in its first seed, attends to in the sentences of these *numbers*."""
@@ -117,7 +117,7 @@ class Collection:
                     sample = run.sample(subset, number)
                     [tokens] = search(sample)
                     maps = attention_maps(run.model, run.task, sample, tokens, (texts.source_words, texts.target_words))
-                    known["maps"][str(number)] = [found.figures(texts.shown) for found in maps]
+                    known["maps"][str(number)] = [attention_map.figures(texts.shown) for attention_map in maps]
                     progress.update(1)
             write_json(file, known)
 
@@ -161,8 +161,8 @@ class Collection:
         """Return a digest of all that the translations of *subset* by the checkpoint in *files* follow from."""
         options, data = self.options, Path(split_paths(self.options.data)[0])
         folders = [(data, f"{escape(subset)}.*"), (data, "dict.*.txt")]
-        given = options.bert_text, options.bert_documents
-        folders += [(Path(folder), f"{escape(subset)}.*") for folder in given if folder is not None]
+        bert_folders = options.bert_text, options.bert_documents
+        folders += [(Path(folder), f"{escape(subset)}.*") for folder in bert_folders if folder is not None]
         texts = [path for folder, pattern in folders for path in sorted(folder.glob(pattern)) if path.is_file()]
         settings = [asdict(self.how), options.bf16, options.remove_bpe, options.detok]
         parts = [json.dumps(settings), *(self._digest(path) for path in (*texts, *files))]
@@ -180,8 +180,8 @@ class Collection:
     # --- test sets
 
     def _reference(self, subset: str) -> Optional[Path]:
-        given = self.options.reference
-        return given and Path(str(given).replace("{subset}", subset))
+        template = self.options.reference
+        return template and Path(str(template).replace("{subset}", subset))
 
     def _test_set_key(self, subset: str) -> str:
         train = [path for folder in split_paths(self.options.data) for path in sorted(Path(folder).glob("train*.idx"))]
@@ -228,15 +228,15 @@ class Collection:
         if not texts.joins_target:
             rule = f"needs translations as text, but {self.options.data} has subwords that the report cannot join"
             raise BertFusedError(f"--reference {path} {rule}; leave it out")
-        given, is_only = self.options.reference, len(self.options.subset) == 1
+        template, is_only = self.options.reference, len(self.options.subset) == 1
         try:
-            return lines_for("--reference ", given, subset, is_only, self.options.data, len(dataset))
+            return lines_for("--reference ", template, subset, is_only, self.options.data, len(dataset))
         except ValueError as error:
             raise BertFusedError(str(error)) from error
 
     # --- what a model is
 
-    def _facts(self, run: Run, subset: str, found: Translations) -> SystemFacts:
+    def _facts(self, run: Run, subset: str, translations: Translations) -> SystemFacts:
         checkpoint = run.files.checkpoint
         logs = find_logs(checkpoint)
         curves, remarks = read_curves(logs), [*run.remarks]
@@ -251,15 +251,15 @@ class Collection:
             decoding=asdict(self.how),
             bf16=self.options.bf16,
             hardware=hardware(self.place.device),
-            speed=found.speed(),
+            speed=translations.speed(),
             remarks=remarks,
         )
 
-    def _attention(self, run: Run, subset: str, found: Translations) -> Dict[str, Any]:
+    def _attention(self, run: Run, subset: str, translations: Translations) -> Dict[str, Any]:
         def read() -> Iterator[Tuple[Dict[str, Any], List[Tensor]]]:
-            with Progress(f"entropy of the attention of {run.name}", len(found.tokens), "sentences") as progress:
+            with Progress(f"entropy of the attention of {run.name}", len(translations.tokens), "sentences") as progress:
                 for sample in batches(run, subset, self.how.max_tokens):
-                    tokens = [found.tokens[i] for i in sample["id"].tolist()]
+                    tokens = [translations.tokens[i] for i in sample["id"].tolist()]
                     yield sample["net_input"], tokens
                     progress.update(len(tokens))
 

@@ -102,18 +102,18 @@ def read_lines(path: Path) -> List[str]:
     return [line.rstrip("\r") for line in (*lines, *([rest] if rest else []))]
 
 
-def lines_for(flag: str, given: Path, test_set: str, is_only: bool, data: str, size: int) -> List[str]:
-    """Return the lines of the file *given* by *flag*, one for each of the *size* sentences of *test_set* in *data*.
+def lines_for(flag: str, template: Path, test_set: str, is_only: bool, data: str, size: int) -> List[str]:
+    """Return the lines of the file of *flag*, one for each of the *size* sentences of *test_set* in *data*.
 
-    ``{subset}`` in its name stands for the name of the test set, unless this *is_only* one.
+    ``{subset}`` in its name, *template*, stands for the name of the test set, unless this *is_only* one.
 
     Raises:
         ValueError: the file cannot be read, or has another number of lines.
     """
-    path = Path(str(given).replace("{subset}", test_set))
-    if path == given and not is_only:
+    path = Path(str(template).replace("{subset}", test_set))
+    if path == template and not is_only:
         rule = "must be a file for each test set"
-        raise ValueError(f"{flag}{given} {rule}; write {{subset}} where their names differ, or choose one --subset")
+        raise ValueError(f"{flag}{template} {rule}; write {{subset}} where their names differ, or choose one --subset")
     try:
         lines = read_lines(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -140,8 +140,8 @@ def folder_of(test_set: Path, system: str, seed: int) -> Path:
 
 def systems_in(test_set: Path) -> Dict[str, List[Path]]:
     """Return the folders of the seeds of each system that has translations of a test set, in alphabetical order."""
-    found: Dict[str, List[Tuple[int, Path]]] = {}
+    systems: Dict[str, List[Tuple[int, Path]]] = {}
     for folder in sorted(file.parent for file in test_set.glob("*/on.txt")):
         if match := _SEED.fullmatch(folder.name):
-            found.setdefault(match[1], []).append((int(match[2] or 1), folder))
-    return {name: [folder for _, folder in sorted(seeds)] for name, seeds in found.items()}
+            systems.setdefault(match[1], []).append((int(match[2] or 1), folder))
+    return {name: [folder for _, folder in sorted(seeds)] for name, seeds in systems.items()}

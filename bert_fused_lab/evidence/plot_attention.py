@@ -17,7 +17,7 @@ from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
 
 from bert_fused_lab.arguments import given_path, output_errors, parser_of, user_module
-from bert_fused_lab.evidence.attention import SOURCE, AttentionMap, attention_maps, evenness
+from bert_fused_lab.evidence.attention import BERT, SOURCE, AttentionMap, attention_maps, evenness
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, searcher
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -53,9 +53,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     depth = len(maps[0].layers)
     if args.layer is not None and not -depth <= args.layer < depth:
         raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}; layers are counted from 0")
-    chosen = [(found, found.last() if args.layer is None else args.layer % depth) for found in maps]
-    chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
-    labels = "".join(label for found, _ in chosen for label in (*found.rows, *found.columns))
+    chosen = [(attention, attention.last() if args.layer is None else args.layer % depth) for attention in maps]
+    chosen = [(attention, layer) for attention, layer in chosen if attention.layers[layer] is not None]
+    labels = "".join(label for attention, _ in chosen for label in (*attention.rows, *attention.columns))
     families, missing = fonts(labels)
     with rc_context({"font.family": families}):
         draw(chosen, args.output, words=not args.subwords)
@@ -75,20 +75,20 @@ def fonts(text: str) -> Tuple[List[str], str]:
     for font in sorted(font_manager.fontManager.ttflist, key=lambda font: font.name != families[0]):
         if missing and font.style == "normal" and not font.name.startswith("Last Resort"):  # which has boxes for all
             loaded = font_manager.get_font(font.fname)
-            found = missing & set(map(chr, loaded.get_charmap())) if loaded.scalable else set()
-            families += [font.name] if found else []
-            missing -= found
+            characters = missing & set(map(chr, loaded.get_charmap())) if loaded.scalable else set()
+            families += [font.name] if characters else []
+            missing -= characters
     return list(dict.fromkeys(families)), "".join(sorted(missing))
 
 
 def _print_figures(maps: List[AttentionMap], chosen: List[Tuple[AttentionMap, int]]) -> None:
-    for found, layer in chosen:
-        if found.kind == SOURCE:
-            print(f"alignment:   {found.pharaoh(layer)}")
-    for found in maps:
-        figures = (f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in found.entropies)
-        print(f"entropy:     {found.kind}: {', '.join(figures)}")
-    for warning in filter(None, (evenness(found.kind, found.entropies) for found in maps)):
+    for attention, layer in chosen:
+        if attention.kind == SOURCE:
+            print(f"alignment:   {attention.pharaoh(layer)}")
+    for attention in maps:
+        figures = (f"{entropy.bits:.2f} ({entropy.share:.0%})" if entropy else "-" for entropy in attention.entropies)
+        print(f"entropy:     {attention.kind}: {', '.join(figures)}")
+    for warning in filter(None, (evenness(attention.kind, attention.entropies) for attention in maps)):
         print(f"too even:    {warning}")
 
 
@@ -97,20 +97,20 @@ def draw(maps: List[Tuple[AttentionMap, int]], path: Path, words: bool = True) -
 
     Rows and columns are *words*, or else subwords.
     """
-    widths = [len(found.columns) for found, _ in maps]
+    widths = [len(attention.columns) for attention, _ in maps]
     size = (3 + 0.9 * len(maps) + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(1, len(maps), squeeze=False, gridspec_kw={"width_ratios": widths})[0]
-    drawn: List[Any] = [found.layers[layer] for found, layer in maps]
+    drawn: List[Any] = [attention.layers[layer] for attention, layer in maps]
     darkest = max(float(weights.max()) for weights in drawn)  # one scale for all, or an even map would look sharp
-    for axis, (found, layer) in zip(axes, maps):
-        image = axis.imshow(found.layers[layer], cmap="Blues", vmin=0, vmax=darkest, aspect="auto")
+    for axis, (attention, layer) in zip(axes, maps):
+        image = axis.imshow(attention.layers[layer], cmap="Blues", vmin=0, vmax=darkest, aspect="auto")
         figure.colorbar(image, ax=axis, label="largest weight among a word's subwords" if words else "weight")
-        warning = "\n(so even that it means nothing)" if evenness(found.kind, [found.entropies[layer]]) else ""
-        axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}{warning}")
+        warning = "\n(so even that it means nothing)" if evenness(attention.kind, [attention.entropies[layer]]) else ""
+        axis.set_title(f"attention to {'BERT' if attention.kind == BERT else 'the source'}, layer {layer + 1}{warning}")
         slanted = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
-        axis.set_xticks(range(len(found.columns)), found.columns, **slanted, parse_math=False)
-        axis.set_yticks(range(len(found.rows)), found.rows, parse_math=False)
+        axis.set_xticks(range(len(attention.columns)), attention.columns, **slanted, parse_math=False)
+        axis.set_yticks(range(len(attention.rows)), attention.rows, parse_math=False)
     axes[0].set_ylabel("translation")
     with written_output(path) as new:
         figure.savefig(new, dpi=120)

@@ -90,36 +90,36 @@ class Place:
     bf16: bool = False
 
 
-def find_runs(given: Sequence[Tuple[str, NamedPaths]], hypotheses: Sequence[NamedPaths] = ()) -> List[List[RunFiles]]:
-    """Return the seeds of the runs that are *given*, each with its flag.
+def find_runs(runs: Sequence[Tuple[str, NamedPaths]], hypotheses: Sequence[NamedPaths] = ()) -> List[List[RunFiles]]:
+    """Return the seeds of each of *runs*, which come with their flags.
 
     The names of *hypotheses*, which are translations of other systems, must be others.
 
     Raises:
         BertFusedError: a name, or a checkpoint of one run, is used twice, or a file is missing.
     """
-    names = [name for name, _ in (*(named for _, named in given), *hypotheses)]
+    names = [name for name, _ in (*(named for _, named in runs), *hypotheses)]
     errors = [
         f"--baseline, --run and --hypotheses must have names of their own, got {name!r} twice; rename one"
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
-    runs = {
+    files_of = {
         name: [RunFiles(flag, name, path / "checkpoint_best.pt" if path.is_dir() else path) for path in paths]
-        for flag, (name, paths) in given
+        for flag, (name, paths) in runs
     }
     errors += [
         f"{files}: there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"
-        for seeds in runs.values()
+        for seeds in files_of.values()
         for files in seeds
         if not files.checkpoint.is_file()
     ]
     errors += [
         f"{seeds[0].flag} {name}= must have another checkpoint for each seed; leave out the copies"
-        for name, seeds in runs.items()
+        for name, seeds in files_of.items()
         if len({files.checkpoint.resolve() for files in seeds}) < len(seeds)
     ]
     raise_all(errors)
-    return list(runs.values())
+    return list(files_of.values())
 
 
 def load_run(files: RunFiles, place: Place) -> Run:
@@ -128,12 +128,12 @@ def load_run(files: RunFiles, place: Place) -> Run:
     Raises:
         BertFusedError: the checkpoint cannot be read, or does not fit the data.
     """
-    state = read_checkpoint(files.checkpoint, given=str(files))
+    state = read_checkpoint(files.checkpoint, name=str(files))
     require_architecture(files, state)
     saved, flags = saved_flags(state, "task"), saved_flags(state, "model")
     bert = flags.get("bert_model") or ""
     if bert.startswith("./") and (files.checkpoint.parent / bert).is_dir():  # of an exported model
-        state = read_checkpoint(files.checkpoint, {"bert_model": str(files.checkpoint.parent / bert)}, given=str(files))
+        state = read_checkpoint(files.checkpoint, {"bert_model": str(files.checkpoint.parent / bert)}, name=str(files))
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(saved, place, flags)
@@ -236,7 +236,7 @@ def count_parameters(model: Any) -> Dict[str, int]:
 
 
 def _set_up_task(saved: Dict[str, Any], place: Place, flags: Mapping[str, Any]) -> BertFusedTranslationTask:
-    own = {
+    overrides = {
         **training_defaults(),
         "_name": "bert_fused_translation",
         "data": place.data,
@@ -244,7 +244,7 @@ def _set_up_task(saved: Dict[str, Any], place: Place, flags: Mapping[str, Any]) 
         "bert_text": place.bert_text,
         "bert_documents": place.bert_documents if flags.get("bert_context") else None,
     }
-    return tasks.setup_task(OmegaConf.create({**saved, **own}))
+    return tasks.setup_task(OmegaConf.create({**saved, **overrides}))
 
 
 def _load_test_set(task: BertFusedTranslationTask, data: str, subset: str) -> Any:
@@ -276,9 +276,9 @@ def find_logs(checkpoint: Path) -> List[Path]:
     A folder without checkpoints of fairseq's names is no save-dir: its logs may belong to other runs.
     (What fairseq writes to ``--log-file`` holds no curves.)
     """
-    own, save_dir = checkpoint.with_suffix(".log"), checkpoint.resolve().parent
-    if own.is_file():
-        return [own]
+    log, save_dir = checkpoint.with_suffix(".log"), checkpoint.resolve().parent
+    if log.is_file():
+        return [log]
     if not any(save_dir.glob("checkpoint*.pt")):
         return []
     return sorted(save_dir.glob("*.log")) or [p for p in [save_dir.with_name(f"{save_dir.name}.log")] if p.is_file()]

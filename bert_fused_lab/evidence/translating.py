@@ -70,9 +70,9 @@ def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
     with Progress(title, int(run.task.dataset(subset).src.sizes.sum()), "source tokens") as progress:
         for sample in batches(run, subset, how.max_tokens):
             start = time.perf_counter()
-            found = search(sample)
+            hypotheses = search(sample)
             result.seconds += time.perf_counter() - start
-            result.tokens.update(zip(sample["id"].tolist(), found))
+            result.tokens.update(zip(sample["id"].tolist(), hypotheses))
             progress.update(int(sample["net_input"]["src_lengths"].sum()))
     return result
 
@@ -84,8 +84,7 @@ def searcher(run: Run, how: Decoding) -> Callable[[Dict[str, Any]], List[Tensor]
 
     def search(batch: Dict[str, Any]) -> List[Tensor]:
         prefix = batch["target"][:, : how.prefix_size] if how.prefix_size else None
-        found = run.task.inference_step(generator, [run.model], batch, prefix)
-        return [best["tokens"].cpu() for best, *_ in found]
+        return [best["tokens"].cpu() for best, *_ in run.task.inference_step(generator, [run.model], batch, prefix)]
 
     return search
 
@@ -99,9 +98,9 @@ class Texts:
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
         self.dictionaries = task.source_dictionary, task.target_dictionary
-        self._tags = [{*map(each.index, language_tags(each))} for each in self.dictionaries]
+        self._tags = [{*map(dictionary.index, language_tags(dictionary))} for dictionary in self.dictionaries]
         self.languages = languages = task.cfg.source_lang, task.cfg.target_lang
-        kinds = [detect_subword(each) if subwords == "auto" else subwords for each in self.dictionaries]
+        kinds = [detect_subword(dictionary) if subwords == "auto" else subwords for dictionary in self.dictionaries]
         marks = [word_marks(kind, language) for kind, language in zip(kinds, languages)]
         self._joins = [SUBWORDS[kind].join for kind in kinds]
         self.source_words, self.target_words = marks  # by which symbols become words, as for `merge`

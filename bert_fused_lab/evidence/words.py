@@ -104,8 +104,8 @@ def count_training_words(
     datasets: List[Any] = []
     for path in split_paths(data):
         names = (f"train{number or ''}" for number in itertools.count())  # as fairseq combines them
-        found = (source_side(path, name, task) for name in names)
-        datasets += itertools.takewhile(lambda dataset: dataset is not None, found)
+        sources = (source_side(path, name, task) for name in names)
+        datasets += itertools.takewhile(lambda dataset: dataset is not None, sources)
     if not datasets:
         return None
     unk = task.source_dictionary.unk()

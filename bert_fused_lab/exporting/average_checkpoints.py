@@ -44,21 +44,21 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def errors(args: Namespace) -> List[str]:
     """Return a sentence for each problem with the flags."""
     counted = args.num_epoch_checkpoints is not None or args.num_update_checkpoints is not None
-    found = []
+    problems = []
     if counted and len(args.inputs) != 1:
-        found.append(
+        problems.append(
             "--inputs must be one directory with --num-epoch-checkpoints and --num-update-checkpoints, "
             f"got {len(args.inputs)} inputs; give the --save-dir of training"
         )
     if args.checkpoint_upper_bound is not None and not counted:
-        found.append(
+        problems.append(
             "--checkpoint-upper-bound needs --num-epoch-checkpoints or --num-update-checkpoints; add one of them"
         )
     if args.output.resolve() in map(Path.resolve, args.inputs):
-        found.append(
+        problems.append(
             f"--output {args.output} must not be among the --inputs; leave it out there, or write another file"
         )
-    return found + output_errors(output=args.output)
+    return problems + output_errors(output=args.output)
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
@@ -128,14 +128,14 @@ def last_checkpoints(
     if not directory.is_dir():
         raise BertFusedError(f"--inputs {directory} must be one directory with {flag}; give the --save-dir of training")
     numbered = checkpoint_paths(str(directory), name, keep_match=True)
-    found = [Path(path) for path, number in numbered if upper_bound is None or number <= upper_bound]
-    if len(found) < count:
+    checkpoints = [Path(path) for path, number in numbered if upper_bound is None or number <= upper_bound]
+    if len(checkpoints) < count:
         bound = "" if upper_bound is None else f" up to --checkpoint-upper-bound {upper_bound}"
         raise BertFusedError(
-            f"{flag} {count}: {directory} has {len(found)} {kind} checkpoints{bound}; ask for fewer, or give other "
-            "--inputs"
+            f"{flag} {count}: {directory} has {len(checkpoints)} {kind} checkpoints{bound}; ask for fewer, or give "
+            "other --inputs"
         )
-    return found[:count]
+    return checkpoints[:count]
 
 
 def _difference(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> str:
@@ -145,21 +145,21 @@ def _difference(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> str:
     if keys:
         shapes = " and ".join(str(size.get(keys[0], "none")) for size in sizes)
         return f"are of different models: {len(keys)} parameters differ in size, such as {keys[0]} ({shapes})"
-    found = differences(_identity(other), _identity(first))
-    return f"differ in {'; '.join(f'{name} ({one} and {another})' for name, one, another in found)}" if found else ""
+    diffs = differences(_identity(other), _identity(first))
+    return f"differ in {'; '.join(f'{name} ({one} and {another})' for name, one, another in diffs)}" if diffs else ""
 
 
 def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
     """Return what models that are averaged have in common, under names for messages, as far as it is known."""
     bert, settings = (read_json(state_dict, key) for key in RECORDS)
     of_flags = {**settings.get("computed", {}), **bert.get("settings", {})}
-    found = {flag_name(name): as_given(name, value) for name, value in of_flags.items()}
-    found.update((f"the dictionary of the {side}", each["hash"]) for side, each in settings.get("symbols", {}).items())
+    identity = {flag_name(name): as_given(name, value) for name, value in of_flags.items()}
+    identity.update((f"the dictionary of the {side}", d["hash"]) for side, d in settings.get("symbols", {}).items())
     of_bert = {part: bert[part] for part in ("weights_in_layers", "tokenizer") if part in bert}
     of_configuration = settings_of(bert.get("configuration", ""))
-    found.update((f"BERT's {part}", value) for part, value in (*of_bert.items(), *of_configuration.items()))
+    identity.update((f"BERT's {part}", value) for part, value in (*of_bert.items(), *of_configuration.items()))
     if _LR_FACTOR in state_dict:  # rounded, since EMA takes means of them
-        found["--bert-lr-factor"] = f"{float(state_dict[_LR_FACTOR]):.2g}"
+        identity["--bert-lr-factor"] = f"{float(state_dict[_LR_FACTOR]):.2g}"
     if _SCALED in state_dict:  # not of an imported checkpoint
-        found["--bert-finetune-layers, in parameters"] = round(float(state_dict[_SCALED].sum()))
-    return found
+        identity["--bert-finetune-layers, in parameters"] = round(float(state_dict[_SCALED].sum()))
+    return identity

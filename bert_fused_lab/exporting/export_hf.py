@@ -72,9 +72,9 @@ def run(args: Namespace) -> None:
     print(f"wrote {args.output}, a model of transformers")
 
 
-def _imported(given: Optional[Path], checkpoint: Path, began_from: Optional[str]) -> Path:
-    """Return the directory of the import: as *given*, or where the *checkpoint* or the start of its training lies."""
-    places = (checkpoint.parent, Path(began_from or checkpoint).parent) if given is None else (given,)
+def _imported(directory: Optional[Path], checkpoint: Path, began_from: Optional[str]) -> Path:
+    """Return the import: *directory*, or where the *checkpoint* or the start of its training lies."""
+    places = (checkpoint.parent, Path(began_from or checkpoint).parent) if directory is None else (directory,)
     for place in places:
         if (place / ORIGINAL).is_dir():
             return place

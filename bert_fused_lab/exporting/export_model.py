@@ -77,8 +77,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     if "imported" in args:
         export_hf.run(args)
         return
-    given = {"subword_nmt": args.codes, "sentencepiece": args.sentencepiece_model}
-    files = {tool: file for tool, file in given.items() if file is not None}
+    subword_files = {"subword_nmt": args.codes, "sentencepiece": args.sentencepiece_model}
+    files = {tool: file for tool, file in subword_files.items() if file is not None}
     if args.tokenizer != "moses" and (args.moses_no_dash_splits or args.moses_no_escape):
         raise BertFusedError("--moses-no-dash-splits and --moses-no-escape need --tokenizer moses; add it")
     tokenizer: Optional[Dict[str, Any]] = None
@@ -171,8 +171,8 @@ def _read_translation_model(checkpoint: Path, data: str, bert_model: Optional[st
     Raises:
         BertFusedError: It cannot be read, or it is a model of another kind.
     """
-    given = {} if bert_model is None else {"bert_model": bert_model}
-    overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), **given, "data": data}
+    bert = {} if bert_model is None else {"bert_model": bert_model}
+    overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), **bert, "data": data}
     trained = read_checkpoint(checkpoint, overrides)
     require_architecture(checkpoint, trained)
     task = trained["cfg"].task._name

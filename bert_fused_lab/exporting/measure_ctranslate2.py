@@ -21,9 +21,9 @@ def main(folder: Path, text: Path, *flags: str) -> None:
         translator = translator_class(precision, threads=1)
         translator.search(sentences[:8])  # memory warms up
         start = time.perf_counter()
-        found = translator.search(sentences)
+        translations = translator.search(sentences)
         speed = len(sentences) / (time.perf_counter() - start)
-        output = "".join(f"{translator.join(symbols, '--tokenised' in flags)}\n" for symbols in found)
+        output = "".join(f"{translator.join(symbols, '--tokenised' in flags)}\n" for symbols in translations)
         folder.with_name(f"{folder.name}.{text.stem}.{precision}").write_text(output, encoding="utf-8")
         size = (folder / precision / "model.bin").stat().st_size / 1e6
         print(f"ctranslate2_{precision}: {speed:,.1f} sentences a second on one core, {size:,.1f} MB")

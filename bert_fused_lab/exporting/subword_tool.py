@@ -39,18 +39,18 @@ _ENOUGH = 0.9  # the right file restores nearly all, but not what subword-nmt's 
 _MOST_LINES = 1_000
 
 
-def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tuple[Bpe, Files]:
+def choose_tool(trained: Bpe, subword_files: Dict[str, Path], errors: List[str]) -> Tuple[Bpe, Files]:
     """Return the settings of ``--bpe`` and the files for the directory; *errors* get a sentence for each missing file.
 
-    The tool is the one whose file is *given*, by the tool's name, and by default that of the training, *trained*.
+    The tool is the one that *subword_files* names, and by default that of the training, *trained*.
     """
-    kind = next(iter(given), trained["_name"] if trained else None)
+    kind = next(iter(subword_files), trained["_name"] if trained else None)
     if kind is None:
         return None, {}
     settings = dict(trained) if trained and trained["_name"] == kind else {"_name": kind}
     files: Files = {}
     for setting, name in _FILES.get(kind, {}).items():
-        path = given.get(kind) or settings[setting]
+        path = subword_files.get(kind) or settings[setting]
         if "://" in str(path):  # fairseq downloads it
             continue
         files[setting] = (Path(path), name)

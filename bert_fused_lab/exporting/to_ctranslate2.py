@@ -56,7 +56,7 @@ def main(args: Namespace) -> None:
     with written_whole(args.output) as new:
         new.mkdir()
         flags = convert(args, new)
-        sizes = ", ".join(f"{each} {(new / each / 'model.bin').stat().st_size / 1e6:,.1f} MB" for each in PRECISIONS)
+        sizes = ", ".join(f"{name} {(new / name / 'model.bin').stat().st_size / 1e6:,.1f} MB" for name in PRECISIONS)
         shutil.copyfile(args.text / subwords, new / subwords)
         shutil.copyfile(Path(__file__).with_name("translate.py"), new / "translate.py")
         (new / "settings.json").write_text(json.dumps(settings(args, flags), indent=1), encoding="utf-8")

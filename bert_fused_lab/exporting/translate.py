@@ -45,7 +45,7 @@ class Translator:
     def search(self, sentences: List[List[str]]) -> List[List[str]]:
         """Return the symbols of the best translation of each sentence, which is given by its symbols."""
         most = self._settings["longest"]
-        for sentence in filter(lambda each: len(each) > most, sentences):
+        for sentence in filter(lambda symbols: len(symbols) > most, sentences):
             print(f"warning: a line of {len(sentence):,} symbols is cut to {most:,}", file=sys.stderr)
         longest = min(max(map(len, sentences), default=0) + 1, most)  # with the end of the sentence
         length = int(self._settings["max_len_a"] * longest + self._settings["max_len_b"])
@@ -101,9 +101,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="number of cores")
     args = parser.parse_args()
     translator = Translator("int8" if args.int8 else "float32", args.threads)
-    given = TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "replace", "\n")  # as fairseq-interactive reads bytes
+    stdin = TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "replace", "\n")  # as fairseq-interactive reads bytes
     sys.stdout = TextIOWrapper(sys.stdout.buffer, "utf-8")
-    lines = (line.rstrip("\r\n") for line in given)
+    lines = (line.rstrip("\r\n") for line in stdin)
     while chunk := list(islice(lines, _LINES)):
         print(*translator.translate(chunk), sep="\n", flush=True)
 

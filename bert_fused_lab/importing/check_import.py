@@ -62,7 +62,7 @@ class Both:
         # fairseq makes at least one symbol, and no padding
         rules = {"min_new_tokens": 1, "bad_words_ids": [[self.hf.config.pad_token_id]], "early_stopping": True}
         generator = SequenceGenerator([self.model], self.target, beam_size=5, max_len_b=length, len_penalty=lenpen)
-        forced, found = {}, []
+        forced, pairs = {}, []
         if self.tags[1]:
             forced["forced_bos_token_id"] = self.ids([self.tags[1]], 1).item()
         for line in lines:
@@ -75,8 +75,8 @@ class Both:
             net["src_lengths"] = torch.tensor([len(source)])
             prefix = torch.tensor([[self.target.index(self.tags[1])]]) if self.tags[1] else None
             [best, *_] = generator.generate([self.model], {"net_input": net}, prefix_tokens=prefix)[0]
-            found.append([[self.symbols[1][i] for i in output], [self.target[i] for i in best["tokens"].tolist()]])
-        return found
+            pairs.append([[self.symbols[1][i] for i in output], [self.target[i] for i in best["tokens"].tolist()]])
+        return pairs
 
     def difference(self, line: str, target: List[str]) -> float:
         """Return the largest difference of log-probabilities, for a *line* and the symbols of a translation.
@@ -106,7 +106,7 @@ def main(args: Namespace) -> None:
     translated = both.translations(lines)
     worst = max(both.difference(line, theirs) for line, (theirs, _) in zip(lines, translated))
     for theirs, ours in translated:
-        print("\n".join(both.pieces[1].decode([s for s in each[:-1] if s != both.tags[1]]) for each in (theirs, ours)))
+        print("\n".join(both.pieces[1].decode([s for s in best[:-1] if s != both.tags[1]]) for best in (theirs, ours)))
     equal = sum(theirs == ours for theirs, ours in translated)
     print(f"of {len(lines)} sentences, {same_symbols} have the same symbols, and {equal} the same translation")
     print(f"log-probabilities differ by at most {worst:.1e}")

@@ -66,17 +66,17 @@ def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTr
     *path* is the file of the checkpoint.
     """
     flags = {**DEFAULTS, **vars(checkpoint["args"])}
-    own = {f"{BERT}{key}": value for key, value in bert.state_dict().items()}
-    given, saved = bert_weights(own), bert_weights(checkpoint["model"])
+    state = {f"{BERT}{key}": value for key, value in bert.state_dict().items()}
+    of_bert, saved = bert_weights(state), bert_weights(checkpoint["model"])
     differences = []
-    for key in sorted({*given, *saved} if saved else ()):  # of a checkpoint without BERT only the width is checked
-        sizes = [tuple(weights[key].shape) if key in weights else "missing" for weights in (given, saved)]
+    for key in sorted({*of_bert, *saved} if saved else ()):  # of a checkpoint without BERT only the width is checked
+        sizes = [tuple(weights[key].shape) if key in weights else "missing" for weights in (of_bert, saved)]
         if sizes[0] != sizes[1]:
             differences.append(f"{key} ({sizes[0]} and {sizes[1]})")
         elif not flags["finetune_bert"]:
             # a training in half precision has rounded the weights that it saved, and may have averaged them in single
-            rounded = (given[key].to(dtype).float() for dtype in (saved[key].dtype, torch.half))
-            gap = min((each - saved[key].float()).abs().max().item() for each in rounded)
+            rounded = (of_bert[key].to(dtype).float() for dtype in (saved[key].dtype, torch.half))
+            gap = min((weight - saved[key].float()).abs().max().item() for weight in rounded)
             differences += [] if gap <= 1e-6 else [f"{key} by up to {gap:.2g}"]
     return [
         f"--bert {place} is not the BERT of {path}: {len(differences)} of {len(saved)} weights differ, such as "

@@ -113,8 +113,8 @@ def _tag(language: str, form: str, symbols: Set[str]) -> str:
 def same_language(language: str, tags: Iterable[str]) -> str:
     """Return that of the *tags* which names the same *language*, or ""."""
     known = [tag for tag in tags if tag_is_valid(tag)]
-    found, _ = closest_match(language, known, max_distance=_SAME_LANGUAGE) if tag_is_valid(language) else ("und", 0)
-    return found if found in known else ""
+    tag, _ = closest_match(language, known, max_distance=_SAME_LANGUAGE) if tag_is_valid(language) else ("und", 0)
+    return tag if tag in known else ""
 
 
 def _model(path: str) -> SentencePieceProcessor:

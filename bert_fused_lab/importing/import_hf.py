@@ -56,12 +56,12 @@ def run(args: Namespace) -> None:
         raise BertFusedError(f"OUT {args.output} exists; name a new directory, or remove this one first")
     config, tokenizer = _load(transformers.AutoConfig, name), _load(transformers.AutoTokenizer, name)
     flags = {**model_flags(name, config), **{dropout: config.to_dict()[dropout] for dropout in _DROPOUTS}}
-    own = vars(tokenizer) if config.model_type == "marian" else {}
-    languages = [vars(args)[side] or own.get(side) or "" for side in ("source_lang", "target_lang")]
+    attributes = vars(tokenizer) if config.model_type == "marian" else {}
+    languages = [vars(args)[side] or attributes.get(side) or "" for side in ("source_lang", "target_lang")]
     if "" in languages:
         raise BertFusedError(f"{name} does not say its languages; give --source-lang and --target-lang")
     vocabulary = read_vocabulary(name, tokenizer, config, languages)
-    _warn_of_languages(name, own, languages[: 1 if vocabulary.tags[0] else 2])
+    _warn_of_languages(name, attributes, languages[: 1 if vocabulary.tags[0] else 2])
     keep = symbols_of_text(vocabulary, args.vocabulary_of) if args.vocabulary_of else None
     dictionaries = [dictionary_of(symbols, keep) for symbols in vocabulary.symbols]
     model, report = _load(transformers.AutoModelForSeq2SeqLM, name, output_loading_info=True)
@@ -93,10 +93,10 @@ def run(args: Namespace) -> None:
     )
 
 
-def _warn_of_languages(name: str, own: Dict[str, Any], given: Sequence[str]) -> None:
-    """Warn if the tokenizer of a model of two languages, its *own*, says that they are others than the *given* ones."""
-    for language, side in zip(given, ("source", "target")):
-        tag = str(own.get(f"{side}_lang"))
+def _warn_of_languages(name: str, attributes: Dict[str, Any], languages: Sequence[str]) -> None:
+    """Warn if the *attributes* of the tokenizer of a model of two languages say that they are not *languages*."""
+    for language, side in zip(languages, ("source", "target")):
+        tag = str(attributes.get(f"{side}_lang"))
         if len(tag) == 2 and not same_language(language, [tag]):  # longer ones may name families
             print(f"warning: the {side} language of {name} is {tag}, and not {language}", file=sys.stderr)
 
@@ -115,8 +115,8 @@ def _write(
     args.criterion = "label_smoothed_cross_entropy"
     base_architecture(args)
     write_imported(Imported(args, state), new / "checkpoint.pt")
-    given = {flag_name(flag): value for flag, value in flags.items() if value is not False}
-    words = [flag if value is True else f"{flag} {value}" for flag, value in given.items()]
+    values = {flag_name(flag): value for flag, value in flags.items() if value is not False}
+    words = [flag if value is True else f"{flag} {value}" for flag, value in values.items()]
     (new / SETTINGS).write_text(json.dumps({"flags": words, "tags": tags}, indent=1), encoding="utf-8")
     source_tag, target_tag = (f" {shlex.quote(tag)}" if tag else "" for tag in tags)
     template = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)

@@ -27,12 +27,12 @@ class Layers:
     @classmethod
     def read(cls, state: Weights, gates: Optional[List[int]]) -> "Layers":
         """Return the layers that the weights *state* have, whose *gates* are all open if they are None."""
-        found = [match.groups() for match in map(_LAYER.fullmatch, state) if match]
-        names = [{name for which, _, name in found if which == side} for side in SIDES]
-        depths = tuple(len({number for which, number, _ in found if which == side}) for side in SIDES)
+        parts = [match.groups() for match in map(_LAYER.fullmatch, state) if match]
+        names = [{name for which, _, name in parts if which == side} for side in SIDES]
+        depths = tuple(len({number for which, number, _ in parts if which == side}) for side in SIDES)
         kinds = tuple(
-            "stacked" if "bert_attn_layer_norm" in own else "parallel" if "bert_attn" in own else "plain"
-            for own in names
+            "stacked" if "bert_attn_layer_norm" in modules else "parallel" if "bert_attn" in modules else "plain"
+            for modules in names
         )
         layers = cls(depths, kinds, [True] * max(depths))
         if gates is not None and "parallel" in kinds:
@@ -57,9 +57,9 @@ def bert_weights(state: Weights) -> Dict[str, Tensor]:
 
     The pooler is left out, which is never used, and tables of numbers, which transformers 3 saved.
     """
-    found = {key[len(BERT) :]: value for key, value in state.items() if key.startswith(BERT)}
+    weights = {key[len(BERT) :]: value for key, value in state.items() if key.startswith(BERT)}
     unused = re.compile(r"pooler\..*|embeddings\.(position|token_type)_ids")
-    return {key: value for key, value in found.items() if not unused.fullmatch(key)}
+    return {key: value for key, value in weights.items() if not unused.fullmatch(key)}
 
 
 def new_weights(state: Weights, flags: Dict[str, Any], layers: Layers) -> Dict[str, Tensor]:

@@ -40,14 +40,14 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     Raises:
         BertFusedError: the text cannot be used, or it has changed.
     """
-    given, folder = args.mono / f"mono.{args.target}", args.out / "mono"
-    found, before = checksum(given), read_json(folder / MONO_RECORD)
-    if before.get("checksum", found) != found:
-        raise BertFusedError(f"{folder} was made from another {given.name}; remove it, or give another --out")
+    mono, folder = args.mono / f"mono.{args.target}", args.out / "mono"
+    digest, before = checksum(mono), read_json(folder / MONO_RECORD)
+    if before.get("checksum", digest) != digest:
+        raise BertFusedError(f"{folder} was made from another {mono.name}; remove it, or give another --out")
     if before:
         return
     findings = Findings()
-    check_file(given, findings, args.subwords == "subword-nmt")
+    check_file(mono, findings, args.subwords == "subword-nmt")
     for warning in findings.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     raise_all(findings.errors)
@@ -59,7 +59,7 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     shutil.rmtree(folder / "text", ignore_errors=True)
     (folder / "text").mkdir(parents=True)
     with (folder / "text" / f"train.{args.target}").open("w", encoding="utf-8") as out:
-        for (plain,) in tqdm(read_pairs([given]), desc=f"reading {given.name}", unit=" lines", disable=None):
+        for (plain,) in tqdm(read_pairs([mono]), desc=f"reading {mono.name}", unit=" lines", disable=None):
             total, words = total + 1, split(plain).split()
             line = " ".join(words)
             if leaning(line) < 0 and hash(line) not in seen and all(word in known for word in words):
@@ -67,12 +67,12 @@ def prepare_mono(args: Namespace, text: Path) -> None:
                 lines, tokens = lines + 1, tokens + len(words)
                 out.write(f"{line}\n")
     if not lines:
-        raise BertFusedError(f"{given} has no line that can be translated back; give other sentences of {args.target}")
+        raise BertFusedError(f"{mono} has no line that can be translated back; give other sentences of {args.target}")
     say(
-        f"prepare: {lines:,} of {total:,} lines of {given.name} are translated back; the others are empty, come twice, "
+        f"prepare: {lines:,} of {total:,} lines of {mono.name} are translated back; the others are empty, come twice, "
         "are in the parallel text, look like another language, or have symbols that its training text has not"
     )
-    write_json(folder / MONO_RECORD, {"checksum": found, "lines": lines, "tokens": tokens})
+    write_json(folder / MONO_RECORD, {"checksum": digest, "lines": lines, "tokens": tokens})
 
 
 def prepared_mono(args: Namespace) -> Dict[str, int]:
@@ -88,8 +88,8 @@ def mono_errors(args: Namespace) -> List[str]:
     if not args.mono:
         steps = [step for step in args.steps if step in ("reverse", "back_translate")]
         return [f"the step {step} needs --mono; give the directory of the monolingual text" for step in steps]
-    given = {"--start has no reverse model": args.start, "--bert-text has no synthetic text": args.bert_text}
-    errors = [f"{why}, as --mono needs; leave one of them out" for why, is_given in given.items() if is_given]
+    conflicts = {"--start has no reverse model": args.start, "--bert-text has no synthetic text": args.bert_text}
+    errors = [f"{why}, as --mono needs; leave one of them out" for why, is_given in conflicts.items() if is_given]
     if not (args.mono / f"mono.{args.target}").is_file():
         errors.append(f"--mono {args.mono} has no mono.{args.target}; give the directory of this file")
     return errors
@@ -101,13 +101,13 @@ def back_translate(args: Namespace, run: Run, text: Path, flags: Sequence[str]) 
     There, ``train`` is the parallel text and ``train1`` the synthetic pairs, which fairseq joins to one training set.
     """
     folder, sets = args.out / "mono", (args.out / "valid", text / "test")
-    given, new = folder / "text" / "data-bin", folder / "data-bin.new"
-    if not given.exists():  # fairseq wants the other side, too, which nothing reads
+    data, new = folder / "text" / "data-bin", folder / "data-bin.new"
+    if not data.exists():  # fairseq wants the other side, too, which nothing reads
         shutil.copy(folder / "text" / f"train.{args.target}", folder / "text" / f"train.{args.source}")
-        binarise_alike(args, run, folder / "text" / "train", *sets, given.with_suffix(".new"))
-        given.with_suffix(".new").rename(given)
+        binarise_alike(args, run, folder / "text" / "train", *sets, data.with_suffix(".new"))
+        data.with_suffix(".new").rename(data)
     words = ["python", "-m", "bert_fused_lab.recipe.back_translation", str(text), str(folder), args.source, args.target]
-    run([*words, str(given), "--source-lang", args.target, "--target-lang", args.source, *flags])
+    run([*words, str(data), "--source-lang", args.target, "--target-lang", args.source, *flags])
     binarise_alike(args, run, folder / "synthetic", *sets, new)
     for file in sorted(new.glob("train.*")):
         file.rename(new / file.name.replace("train", "train1", 1))
@@ -127,7 +127,7 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
     pairs = [*zip(distill.read(translated / f"train.{source}"), distill.read(translated / f"train.{target}"))]
     leaning = leaning_between(text / f"train.{source}", text / f"train.{target}")
     faults = [fault(*pair, leaning) for pair in pairs]
-    kept = [pair for pair, found in zip(pairs, faults) if not found]
+    kept = [pair for pair, reason in zip(pairs, faults) if not reason]
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(Counter(filter(None, faults)).items()))
     say(f"back_translate: {len(kept):,} pairs for training; left out: {counts or 'none'}")
     if not kept:

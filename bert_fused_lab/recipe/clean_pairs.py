@@ -14,13 +14,13 @@ from pathlib import Path
 from bert_fused_plugin.errors import BertFusedError
 
 
-def clean_pairs(given: str, output: str, source: str, target: str, longest: int) -> None:
+def clean_pairs(text: str, output: str, source: str, target: str, longest: int) -> None:
     """Write the pairs that are translations of each other by their numbers of words, at most *longest*.
 
     Raises:
         BertFusedError: the two files have different numbers of lines.
     """
-    paths = [Path(f"{name}.{language}") for name in (given, output) for language in (source, target)]
+    paths = [Path(f"{name}.{language}") for name in (text, output) for language in (source, target)]
     sources, targets = (path.open(encoding="utf-8", newline="\n") for path in paths[:2])
     new_sources, new_targets = (path.open("w", encoding="utf-8", newline="\n") for path in paths[2:])
     with sources, targets, new_sources, new_targets:

@@ -41,7 +41,7 @@ def main(argv: Optional[Sequence[str]] = None, run: Run = run_command) -> None:
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings: those of the command line, of the environment, of the file --settings, and the defaults."""
-    steps = "\n".join(f"  {step if each.default else f'[{step}]':22}{each.help}" for step, each in STEPS.items())
+    steps = "\n".join(f"  {name if step.default else f'[{name}]':22}{step.help}" for name, step in STEPS.items())
     epilog = f"steps, in their order:\n{steps}"
     form: Any = {"formatter_class": RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = ArgumentParser(prog="bert-fused-recipe", description=__doc__, epilog=epilog, **form)
@@ -51,15 +51,15 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
         "perhaps valid, test, and test-NAME for further test sets")  # fmt: skip
     parser.add_argument("steps", metavar="STEP", nargs="*", help="what to do; default: the steps without brackets")
     first = ArgumentParser(add_help=False, allow_abbrev=False)
-    for each in (parser, first):
-        each.add_argument("--settings", type=given_path, metavar="FILE", help="YAML file of defaults for these options")
+    for p in (parser, first):
+        p.add_argument("--settings", type=given_path, metavar="FILE", help="YAML file of defaults for these options")
     for name, kind, default, metavar, text in OPTIONS:
         parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
     file = first.parse_known_args(argv)[0].settings
     parser.set_defaults(of_size={}, **dict.fromkeys(MORE, ""))
     parser.set_defaults(**{**(_of_file(file) if file else {}), **_of_environment()})
     args = parser.parse_intermixed_args(argv)
-    default_steps = args.default_steps.split() or [step for step, each in STEPS.items() if each.default]
+    default_steps = args.default_steps.split() or [name for name, step in STEPS.items() if step.default]
     default_steps = [step for step in STEPS if step in (*default_steps, *(MONO_STEPS if args.mono else ()))]
     args.steps = [step.replace("continued", "control") for step in args.steps] or default_steps
     args.baseline = "transformer" if args.baseline == "as_downloaded" else args.baseline  # as the report calls it
@@ -80,17 +80,17 @@ def _of_file(file: Path) -> Dict[str, Any]:
         BertFusedError: it cannot be read, or has others.
     """
     try:
-        given: Any = OmegaConf.to_container(OmegaConf.load(file))
+        settings: Any = OmegaConf.to_container(OmegaConf.load(file))
     except (OSError, ValueError) as error:
         raise BertFusedError(f"--settings {file} cannot be read: {error}") from None
-    of_size = {field.name: given.pop(field.name) for field in fields(Size) if field.name in given}
+    of_size = {field.name: settings.pop(field.name) for field in fields(Size) if field.name in settings}
     known = [*(name.replace("-", "_") for name, *_ in OPTIONS), *MORE]
-    if unknown := sorted(set(given) - {*known}):
+    if unknown := sorted(set(settings) - {*known}):
         names = [*known, *(field.name for field in fields(Size))]
         raise BertFusedError(f"--settings {file} has {', '.join(unknown)}; it may have {', '.join(names)}")
-    if "script" in given:
-        given["script"] = file.resolve().with_name(given["script"])
-    return {"of_size": of_size, **{name: str(value) for name, value in given.items()}}
+    if "script" in settings:
+        settings["script"] = file.resolve().with_name(settings["script"])
+    return {"of_size": of_size, **{name: str(value) for name, value in settings.items()}}
 
 
 def _errors(args: Namespace) -> List[str]:
@@ -102,7 +102,7 @@ def _errors(args: Namespace) -> List[str]:
             errors.append(f"--teacher, --deploy and --baseline name systems, such as bert_fused, got {system}")
     if "deploy" in args.steps and args.deploy in SYSTEMS and SYSTEMS[args.deploy].arch != TRANSFORMER:
         errors.append(f"--deploy {args.deploy} is no plain transformer, which deploy needs; name one, such as control")
-    if not all(re.fullmatch("[A-Za-z_]+", each) for each in (args.source, args.target)):
+    if not all(re.fullmatch("[A-Za-z_]+", language) for language in (args.source, args.target)):
         # fairseq takes a hyphen for the one between the two
         errors.append(f"SRC {args.source!r} and TGT {args.target!r} must be names of languages, such as en and pt_BR")
     errors += start_errors(args) if args.start else []

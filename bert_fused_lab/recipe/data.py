@@ -63,15 +63,15 @@ def prepared(args: Namespace) -> Dict[str, Any]:
         BertFusedError: a later call has forgotten a setting of prepare, so that the text that BERT reads would differ.
     """
     need(args.out / "data-bin" / RECORD, "prepare")
-    made, now = read_json(args.out / "data-bin" / RECORD), text_settings(args)
-    if made["settings"] != now:
-        names = [name for name in {**made["settings"], **now} if now.get(name) != made["settings"].get(name)]
-        said = [", ".join(f"{name} {each.get(name)}" for name in names) for each in (made["settings"], now)]
+    record, now = read_json(args.out / "data-bin" / RECORD), text_settings(args)
+    if record["settings"] != now:
+        names = [name for name in {**record["settings"], **now} if now.get(name) != record["settings"].get(name)]
+        texts = [", ".join(f"{name} {settings.get(name)}" for name in names) for settings in (record["settings"], now)]
         raise BertFusedError(
-            f"{args.out}/data-bin was made with other settings (before: {said[0]}; now: {said[1]}); give them again, "
+            f"{args.out}/data-bin was made with other settings (before: {texts[0]}; now: {texts[1]}); give them again, "
             "or another --out; to add seeds, keep the first one at its place: --seeds '1 2'"
         )
-    return made
+    return record
 
 
 def text_settings(args: Namespace) -> Dict[str, Any]:
@@ -81,9 +81,9 @@ def text_settings(args: Namespace) -> Dict[str, Any]:
     return {**settings, "--seeds": args.seeds[0], "--bert-text": args.bert_text is not None}
 
 
-def text_of(args: Namespace, made: Dict[str, Any]) -> Path:
-    """Return the directory of the text in subwords that data-bin is *made* from."""
-    return Path(made["text"] or args.out / "text")
+def text_of(args: Namespace, record: Dict[str, Any]) -> Path:
+    """Return the directory of the text in subwords that data-bin is made from, by its *record*."""
+    return Path(record["text"] or args.out / "text")
 
 
 def binarise_alike(args: Namespace, run: Run, train: Path, valid: Path, test: Path, folder: Path) -> None:
@@ -96,9 +96,9 @@ def _given_dictionaries(args: Namespace, folder: Path) -> List[str]:
     return ["--srcdict", f"{folder}/dict.{args.source}.txt", "--tgtdict", f"{folder}/dict.{args.target}.txt"]
 
 
-def sample(number: int, given: Path, output: Path) -> None:
+def sample(number: int, path: Path, output: Path) -> None:
     """Copy so many lines, evenly, since text may be sorted by length."""
-    lines = given.read_bytes().split(b"\n")
+    lines = path.read_bytes().split(b"\n")
     if not lines[-1]:
         lines.pop()
     count = len(lines)
@@ -108,13 +108,13 @@ def sample(number: int, given: Path, output: Path) -> None:
 
 def _checksums(args: Namespace) -> Dict[str, int]:
     """Return checksums of the user's text, wherever it is."""
-    found = {}
+    checksums = {}
     for folder, languages in ((args.data, (args.source, args.target)), (args.bert_text, (args.source,))):
         for language in languages if folder else ():
             for pattern in ("train", "valid", "test", "test-*"):
                 for path in sorted(folder.glob(f"{pattern}.{language}")):
-                    found[f"{'--bert-text ' * (folder == args.bert_text)}{path.name}"] = checksum(path)
-    return found
+                    checksums[f"{'--bert-text ' * (folder == args.bert_text)}{path.name}"] = checksum(path)
+    return checksums
 
 
 def _text(args: Namespace, bert: str, run: Run) -> Path:

@@ -38,14 +38,14 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     missing = [part for part in parts if not part.exists()]
     if missing:
         translate_all(missing, out / "log", command)
-    found: Dict[int, str] = {}
+    translations: Dict[int, str] = {}
     for part in parts:
-        found.update((int(number), line) for number, line in (row.split("\t") for row in read(part)))
-    if len(found) < len(lines):
-        print(f"{len(lines) - len(found):,} sentences are too long for the model, and are left out")
-    for language, text_of in ((source, lines), (target, found)):
+        translations.update((int(number), line) for number, line in (row.split("\t") for row in read(part)))
+    if len(translations) < len(lines):
+        print(f"{len(lines) - len(translations):,} sentences are too long for the model, and are left out")
+    for language, text_of in ((source, lines), (target, translations)):
         with written_whole(out / f"train.{language}") as new:
-            new.write_text("".join(f"{text_of[number]}\n" for number in sorted(found)), encoding="utf-8")
+            new.write_text("".join(f"{text_of[number]}\n" for number in sorted(translations)), encoding="utf-8")
 
 
 def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> None:

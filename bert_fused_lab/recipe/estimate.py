@@ -47,8 +47,8 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     if args.bert_text:
         names = [f"bert/{split}.{args.source}" for split in ("train", "valid", "test")]
         parts += [(text / name, probe / name) for name in names]
-    for given, part in parts:
-        sample({"train": 2000, "valid": 500, "test": 100}[part.stem], given, part)
+    for path, part in parts:
+        sample({"train": 2000, "valid": 500, "test": 100}[part.stem], path, part)
     binarise_alike(args, run, probe / "train", probe / "valid", probe / "test", probe / "data-bin")
     # a model that has hardly learned translates on to the greatest length: that of the references
     source, target = (len((probe / f"test.{language}").read_text(encoding="utf-8").split()) for language in languages)
@@ -58,7 +58,7 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     )
     settings = [settings_of(command, args.out) for command in trainings.values()]
     batches = int(str(settings[0].get("--update-freq", [1])[0]).split(",")[0])  # of an update; the probe has one
-    updates, more = (batches * each["--max-update"][0] for each in settings)
+    updates, more = (batches * flags["--max-update"][0] for flags in settings)
     every = batches * settings[0]["--validate-interval-updates"][0]
     seconds = steps(plain, fused, probe, text, args.target, updates, more, every, len(args.seeds))
     if args.mono:
@@ -66,8 +66,8 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
         back = plain.start + mono * plain.translation / (torch.cuda.device_count() or usable_cores())
         seconds = {"reverse": plain.training(updates, every), "back_translate": back, **seconds}
         seconds["BERT's states"] += fused.states * 1.5 * mono  # the parallel text, which comes several times, is less
-    each = ", ".join(f"{step} {minutes(took)}" for step, took in seconds.items())
-    say(f"expected time, at most: {minutes(sum(seconds.values()))} ({each})")
+    times = ", ".join(f"{step} {minutes(took)}" for step, took in seconds.items())
+    say(f"expected time, at most: {minutes(sum(seconds.values()))} ({times})")
     shutil.rmtree(probe)
 
 
@@ -122,10 +122,10 @@ class Probe:
         self._log = (folder / f"{kind}.log").read_text(encoding="utf-8")
         updates, trained = self._figures("train_inner", "ups"), self._figures("valid", "valid_num_updates")
         translated = (folder / f"{kind}-test.log").read_text(encoding="utf-8")
-        found = re.search(r"Translated [\d,]+ sentences .* in ([\d.]+)s", translated)
-        if not updates or not trained or found is None:
+        match = re.search(r"Translated [\d,]+ sentences .* in ([\d.]+)s", translated)
+        if not updates or not trained or match is None:
             raise BertFusedError(f"{folder}/{kind}.log or {kind}-test.log has no figures; their last lines say why")
-        self.translation = float(found[1]) / size(folder / f"test.{language}")
+        self.translation = float(match[1]) / size(folder / f"test.{language}")
         self.update = 1 / max(1e-3, statistics.median(updates[1:]))
         writing = re.findall(r"writing took ([\d.]+) seconds", self._log)
         self.validation = self._seconds_between("begin validation", "| valid |") + sum(map(float, writing))
@@ -134,8 +134,7 @@ class Probe:
         self.start = max(0.0, seconds - trained[-1] * self.update - self.validation - built)
 
     def _figures(self, stage: str, name: str) -> List[float]:
-        found = re.findall(rf"\| {stage} \| (\{{.*\}})", self._log)
-        return [float(json.loads(line)[name]) for line in found]
+        return [float(json.loads(line)[name]) for line in re.findall(rf"\| {stage} \| (\{{.*\}})", self._log)]
 
     def _seconds_between(self, begin: str, end: str) -> float:
         """Return the time from the first line with *begin* to the first one with *end*, or 0 without such lines."""

@@ -33,29 +33,29 @@ def shown(lines: Iterable[str], name: str, updates: int) -> Iterator[Tuple[Optio
     first: Optional[Tuple[int, float]] = None  # update and time of the first line about one
     is_trace = is_ours = False  # whether the line before is of a trace, or of a message of this package
     for line in lines:
-        found = _LINE.match(line)
-        if found is None:  # it continues a message, or is an error or a part of a trace
+        match = _LINE.match(line)
+        if match is None:  # it continues a message, or is an error or a part of a trace
             is_trace = is_trace or line.startswith("Traceback")
             is_detail = is_ours or line[:1] in (" ", ")", "") or "UserWarning" in line
             if is_trace or "error" in line.lower() or not is_detail:
                 yield None, line
             continue
-        is_trace, is_ours = False, found["logger"].startswith("bert_fused_plugin")
-        text = found["text"]
+        is_trace, is_ours = False, match["logger"].startswith("bert_fused_plugin")
+        text = match["text"]
         update, valid = _UPDATE.search(text), _VALID.search(text)
-        was_shown = found["logger"] in ("bert_fused_plugin.setup_messages", "sacrebleu")
+        was_shown = match["logger"] in ("bert_fused_plugin.setup_messages", "sacrebleu")
         if was_shown or "--eval-bleu scores subwords" in text:  # which only chooses checkpoints, so it is no fault
             continue
-        if found["level"] != "INFO" or is_ours:
+        if match["level"] != "INFO" or is_ours:
             yield None, f"{name}: {text}"
         elif valid is not None:
             nll, bleu, done = valid.groups()
             yield None, f"{name}: after {int(done):,} updates BLEU {bleu}, nll_loss {nll} in validation"
-        elif update is not None and found["logger"].startswith("train_inner"):
+        elif update is not None and match["logger"].startswith("train_inner"):
             done, now = int(update["updates"]), time.monotonic()
             first = first or (done, now)
-            each = (now - first[1]) / max(1, done - first[0])
-            left = f", about {minutes(each * (updates - done))} left" if done > first[0] else ""
+            seconds = (now - first[1]) / max(1, done - first[0])
+            left = f", about {minutes(seconds * (updates - done))} left" if done > first[0] else ""
             speed = f"{float(update['wps']):,.0f} tokens a second"
             yield done, f"{name}: {done:,} of {updates:,} updates, nll_loss {update['nll']}, {speed}{left}"
 

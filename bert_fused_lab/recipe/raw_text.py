@@ -55,102 +55,102 @@ class RawText:
     seed: int = 1
 
 
-def make_text(given: RawText) -> None:
+def make_text(raw: RawText) -> None:
     """Check, split, learn subwords, write.
 
     Raises:
         BertFusedError: the text cannot be used, or the place of the output holds other things of the user.
     """
-    text = given.text
+    text = raw.text
     if text.exists() and not (text / "raw").is_dir():
         raise BertFusedError(f"{text} is there and was not made by this recipe; give another --out")
-    if text.resolve() in (given.data.resolve(), *given.data.resolve().parents):
-        raise BertFusedError(f"DATA {given.data} is inside {text}, which is made anew; give another --out")
-    check(given)
+    if text.resolve() in (raw.data.resolve(), *raw.data.resolve().parents):
+        raise BertFusedError(f"DATA {raw.data} is inside {text}, which is made anew; give another --out")
+    check(raw)
     try:
         with written_whole(text) as new:
             (new / "raw").mkdir(parents=True)
-            write_text(given, new)
+            write_text(raw, new)
     except OSError as error:
         raise BertFusedError(f"{error.filename or text} cannot be written ({error.strerror})") from None
 
 
-def check(given: RawText) -> None:
+def check(raw: RawText) -> None:
     """End with all errors of the text, and print all warnings."""
     findings = Findings()
-    keeps_symbols = given.subwords == "subword-nmt"
-    pairs = check_split(paths_of(given, "train"), findings, keeps_symbols)
+    keeps_symbols = raw.subwords == "subword-nmt"
+    pairs = check_split(paths_of(raw, "train"), findings, keeps_symbols)
     if pairs < _FEWEST and (pairs or not findings.errors):
-        findings.errors.append(f"{given.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
-    for split in given_splits(given):
+        findings.errors.append(f"{raw.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
+    for split in given_splits(raw):
         if "," in split:
-            findings.errors.append(f"{given.data}/{split}.*: fairseq splits names at commas; rename these files")
-        check_split(paths_of(given, split), findings, keeps_symbols)
+            findings.errors.append(f"{raw.data}/{split}.*: fairseq splits names at commas; rename these files")
+        check_split(paths_of(raw, split), findings, keeps_symbols)
     if not findings.errors:
-        warn_of_copies(given, findings)
-    read = {path.name for split in ("train", *given_splits(given)) for path in paths_of(given, split)}
-    ends = tuple(f".{language}{packed}" for language in given.languages for packed in ("", ".gz"))
-    unread = sorted(path.name for path in given.data.glob("*.*") if path.name.endswith(ends) and path.name not in read)
+        warn_of_copies(raw, findings)
+    read = {path.name for split in ("train", *given_splits(raw)) for path in paths_of(raw, split)}
+    ends = tuple(f".{language}{packed}" for language in raw.languages for packed in ("", ".gz"))
+    unread = sorted(path.name for path in raw.data.glob("*.*") if path.name.endswith(ends) and path.name not in read)
     if unread:
         findings.warnings.append(
-            f"{given.data} holds {', '.join(unread)}: not read; only unpacked train, valid, test and test-NAME are"
+            f"{raw.data} holds {', '.join(unread)}: not read; only unpacked train, valid, test and test-NAME are"
         )
-    source = paths_of(given, "train")[::2][-1]
-    if given.bert is not None and os.access(source, os.R_OK):
-        check_tokenizer(given.bert, source, findings, given.bert_options)
+    source = paths_of(raw, "train")[::2][-1]
+    if raw.bert is not None and os.access(source, os.R_OK):
+        check_tokenizer(raw.bert, source, findings, raw.bert_options)
     for warning in findings.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     raise_all(findings.errors)
 
 
-def warn_of_copies(given: RawText, findings: Findings) -> None:
+def warn_of_copies(raw: RawText, findings: Findings) -> None:
     """Add a warning for each set of the user whose pairs, or sources, training sees."""
-    sets = {split: set(read_pairs(paths_of(given, split)[:2])) for split in given_splits(given)}
+    sets = {split: set(read_pairs(paths_of(raw, split)[:2])) for split in given_splits(raw)}
     if not sets:
         return
     wanted = {source for pairs in sets.values() for source, _ in pairs}
-    trained = filter(all, read_pairs(paths_of(given, "train")[:2]))  # without pairs that have an empty side
+    trained = filter(all, read_pairs(paths_of(raw, "train")[:2]))  # without pairs that have an empty side
     seen = {pair for pair in trained if pair[0] in wanted}
     sources = {source for source, _ in seen}
     for split, pairs in sets.items():
         copies, others = len(pairs & seen), len({source for source, _ in pairs - seen} & sources)
         if copies:
             findings.warnings.append(
-                f"{given.data}/{split}.*: {copies:,} of {len(pairs):,} different pairs are in train.*, too, which "
+                f"{raw.data}/{split}.*: {copies:,} of {len(pairs):,} different pairs are in train.*, too, which "
                 "makes scores too high; remove them from train.*"
             )
         if others:
             findings.warnings.append(
-                f"{given.data}/{split}.*: the sources of {others:,} of {len(pairs):,} different pairs are in train.*, "
+                f"{raw.data}/{split}.*: the sources of {others:,} of {len(pairs):,} different pairs are in train.*, "
                 "too, with another translation, which may make scores too high; consider to remove them from train.*"
             )
 
 
-def given_splits(given: RawText) -> List[str]:
+def given_splits(raw: RawText) -> List[str]:
     """Return which of ``valid``, ``test`` and ``test-NAME`` the user has, at least one side of it."""
-    further = {path.stem for language in given.languages for path in given.data.glob(f"test-*.{language}")}
+    further = {path.stem for language in raw.languages for path in raw.data.glob(f"test-*.{language}")}
     splits = ("valid", "test", *sorted(further))
-    return [split for split in splits if any(path.exists() for path in paths_of(given, split)[:2])]
+    return [split for split in splits if any(path.exists() for path in paths_of(raw, split)[:2])]
 
 
-def paths_of(given: RawText, split: str) -> List[Path]:
+def paths_of(raw: RawText, split: str) -> List[Path]:
     """Return the user's files of *split*: source, target, and what BERT reads where it is another text."""
-    source, target = (f"{split}.{language}" for language in given.languages)
-    return [given.data / source, given.data / target, *([given.bert_text / source] if given.bert_text else [])]
+    source, target = (f"{split}.{language}" for language in raw.languages)
+    return [raw.data / source, raw.data / target, *([raw.bert_text / source] if raw.bert_text else [])]
 
 
-def write_text(given: RawText, new: Path) -> None:
+def write_text(raw: RawText, new: Path) -> None:
     """Write everything to the directory *new*."""
-    train, drawn = paths_of(given, "train"), put_aside(given)
-    splits: Dict[str, Iterable[Pair]] = {split: read_pairs(paths_of(given, split)) for split in given_splits(given)}
+    train, drawn = paths_of(raw, "train"), put_aside(raw)
+    splits: Dict[str, Iterable[Pair]] = {split: read_pairs(paths_of(raw, split)) for split in given_splits(raw)}
     splits.update(drawn, train=training_pairs(train, [pair for pairs in drawn.values() for pair in pairs]))
     tests = [split for split in splits if split.startswith("test")]
     for split in tests:
         splits[split] = list(splits[split])
         reference = "".join(f"{pair[1]}\n" for pair in splits[split])
-        (new / f"reference.{split}.{given.languages[1]}").write_bytes(reference.encode())
-    counts = {split: write_raw(given, new, split, pairs) for split, pairs in splits.items()}
-    splits_of, said = splitters(given, counts["train"], new)
+        (new / f"reference.{split}.{raw.languages[1]}").write_bytes(reference.encode())
+    counts = {split: write_raw(raw, new, split, pairs) for split, pairs in splits.items()}
+    splits_of, subwords = splitters(raw, counts["train"], new)
     for path in sorted((new / "raw").iterdir()):
         split_file(path, new / path.name, splits_of[path.suffix[1:]])
     with (new / train[1].name).open(encoding="utf-8") as file:
@@ -159,42 +159,42 @@ def write_text(given: RawText, new: Path) -> None:
     sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(
         f"prepare: {counts['train']:,} of {all_pairs:,} pairs of train for training, {sizes}; "
-        f"{said}; the target text has {tokens:,} tokens"
+        f"{subwords}; the target text has {tokens:,} tokens"
     )
 
 
-def splitters(given: RawText, pairs: int, new: Path) -> Tuple[Dict[str, Split], str]:
+def splitters(raw: RawText, pairs: int, new: Path) -> Tuple[Dict[str, Split], str]:
     """Return for each language the function that splits a line into subwords, and what these are."""
-    if given.start:
-        return given.start(new / "raw"), "subwords of the model of --start"
-    files = [new / "raw" / f"train.{language}" for language in given.languages]
-    characters = count_characters(files) if given.subwords == "sentencepiece" else 0  # subword-nmt has them besides
-    symbols = given.symbols or default_symbols(pairs, characters)
-    split = learn(given.subwords, files, symbols, new)
-    return dict.fromkeys(given.languages, split), f"{given.subwords} with {symbols:,} symbols"
+    if raw.start:
+        return raw.start(new / "raw"), "subwords of the model of --start"
+    files = [new / "raw" / f"train.{language}" for language in raw.languages]
+    characters = count_characters(files) if raw.subwords == "sentencepiece" else 0  # subword-nmt has them besides
+    symbols = raw.symbols or default_symbols(pairs, characters)
+    split = learn(raw.subwords, files, symbols, new)
+    return dict.fromkeys(raw.languages, split), f"{raw.subwords} with {symbols:,} symbols"
 
 
-def put_aside(given: RawText) -> Dict[str, List[Pair]]:
+def put_aside(raw: RawText) -> Dict[str, List[Pair]]:
     """Return the pairs of train that become ``valid`` and ``test``, where the user has none."""
-    wanted = [split for split in ("valid", "test") if split not in given_splits(given)]
-    drawn = choose_held_out(paths_of(given, "train"), wanted, given.seed) if wanted else {}
+    wanted = [split for split in ("valid", "test") if split not in given_splits(raw)]
+    drawn = choose_held_out(paths_of(raw, "train"), wanted, raw.seed) if wanted else {}
     if not all(drawn.values()):
         raise BertFusedError(
-            f"{given.data}/train.* has too few different sentences to put {' and '.join(wanted)} aside; give them"
+            f"{raw.data}/train.* has too few different sentences to put {' and '.join(wanted)} aside; give them"
         )
     drawn.update({"valid": drawn["valid"][:_VALIDATED]} if "valid" in drawn else {})
     for split, pairs in drawn.items():
         count = f"{len(pairs):,} pairs of train are"
-        print(f"prepare: {count} put aside for {split} (seed {given.seed}); their copies are left out")
+        print(f"prepare: {count} put aside for {split} (seed {raw.seed}); their copies are left out")
     return drawn
 
 
-def write_raw(given: RawText, new: Path, split: str, pairs: Iterable[Pair]) -> int:
+def write_raw(raw: RawText, new: Path, split: str, pairs: Iterable[Pair]) -> int:
     """Write *pairs*, and the text for BERT; return their number."""
     folders, count = ("raw", "raw", "bert"), 0
     with ExitStack() as opened:
         files = []
-        for folder, path in zip(folders, paths_of(given, split)):
+        for folder, path in zip(folders, paths_of(raw, split)):
             (new / folder).mkdir(exist_ok=True)
             files.append(opened.enter_context((new / folder / path.name).open("w", encoding="utf-8", newline="\n")))
         for pair in tqdm(pairs, desc=f"reading {split}", unit=" pairs", disable=None, leave=False):

@@ -64,8 +64,8 @@ def run_command(
                 lines.seek(0)
                 print("".join(lines.readlines()[-20:]), file=sys.stderr)
     if status:
-        said = f"; all that it said is in {log}" if log else ""
-        raise BertFusedError(f"{words[0]} ended with status {status}{said}")
+        hint = f"; all that it said is in {log}" if log else ""
+        raise BertFusedError(f"{words[0]} ended with status {status}{hint}")
 
 
 def _lines_of(process: Any, lines: Any) -> Iterator[str]:
@@ -85,8 +85,8 @@ def _lines_of(process: Any, lines: Any) -> Iterator[str]:
 
 def read_json(path: Path) -> Dict[str, Any]:
     """Return what `write_json` has written, or nothing."""
-    found: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    content: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return content
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -192,10 +192,10 @@ def _check_same(folder: Path, before: Dict[str, Any], now: Dict[str, Any]) -> No
         old["--max-update"] = new["--max-update"]
     if old != new:
         flags = sorted(flag for flag in {*old, *new} if old.get(flag) != new.get(flag))
-        said = [
+        texts = [
             " ".join(shlex.join([flag, *map(str, side[flag])]) for flag in flags if flag in side) for side in (old, new)
         ]
         raise BertFusedError(
-            f"{folder} began with other settings (before: {said[0]}; now: {said[1]}); give another --out, remove "
+            f"{folder} began with other settings (before: {texts[0]}; now: {texts[1]}); give another --out, remove "
             f"{folder} to train it anew, or remove {folder / RECORD} to train it on with the new settings"
         )

@@ -62,8 +62,8 @@ def size_for(args: Namespace, pairs: int, gpu: bool, kept: Mapping[str, Any], st
     """
     by_text = "base" if pairs >= 1_000_000 else "iwslt"
     name = (by_text if gpu and pairs >= 10_000 else "tiny") if args.size == "auto" else args.size
-    given = {key: vars(args)[key] or kept.get(key) for key in ("updates", "more", "warmup", "lr")}
-    return replace(start or SIZES[name], **{**args.of_size, **{key: value for key, value in given.items() if value}})
+    changes = {key: vars(args)[key] or kept.get(key) for key in ("updates", "more", "warmup", "lr")}
+    return replace(start or SIZES[name], **{**args.of_size, **{key: value for key, value in changes.items() if value}})
 
 
 def dropout_for(size: Size, pairs: int) -> float:

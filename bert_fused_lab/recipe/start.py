@@ -63,8 +63,8 @@ def imported_settings(out: Path) -> Dict[str, Any]:
     path = out / FOLDER / SETTINGS
     if not path.exists():
         raise BertFusedError(f"there is no {path} of the import of --start; put it back, or give another --out")
-    found: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    settings: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return settings
 
 
 def splits_of_start(out: Path, languages: Sequence[str]) -> Dict[str, Split]:
@@ -75,7 +75,7 @@ def splits_of_start(out: Path, languages: Sequence[str]) -> Dict[str, Split]:
         return lambda line: " ".join([tag, *model.encode(line, out_type=str)]).strip()
 
     tags = imported_settings(out)["tags"]
-    return {lang: split_by(*each) for lang, each in zip(languages, zip(("source", "target"), tags))}
+    return {lang: split_by(side, tag) for lang, side, tag in zip(languages, ("source", "target"), tags)}
 
 
 def size_of_start(out: Path) -> Size:
@@ -87,8 +87,8 @@ def size_of_start(out: Path) -> Size:
 def start_errors(args: Namespace) -> List[str]:
     """Return a sentence for each setting that --start leaves no choice of."""
     defaults = {"symbols": None, "updates": None, "warmup": None, "lr": None, "size": "auto", "subwords": KINDS[0]}
-    given = [name for name, default in defaults.items() if vars(args)[name] != default]
-    errors = [f"--{name} is the model's with --start; leave it out" for name in given]
+    names = [name for name, default in defaults.items() if vars(args)[name] != default]
+    errors = [f"--{name} is the model's with --start; leave it out" for name in names]
     random = [step for step in args.steps if step in SYSTEMS and not SYSTEMS[step].begins and step != "transformer"]
     errors += [f"{step} begins with random parameters, and not with the model of --start" for step in random]
     if "transformer" in (*args.teacher, args.deploy):

@@ -39,7 +39,7 @@ _ALL = [  # flags of all trainings
 class Plan:
     """What follows from the text and the device: sizes, BERT, and flags."""
 
-    made: Dict[str, Any]
+    record: Dict[str, Any]
     text: Path
     size: Size
     bert: str
@@ -73,11 +73,11 @@ class Recipe:
     @cached_property
     def plan(self) -> Plan:
         """What follows from the text that is prepared."""
-        args, made = self.args, prepared(self.args)
-        bert, first = bert_path(made["bert"]), bert_path(args.bert or made["bert"])
+        args, record = self.args, prepared(self.args)
+        bert, first = bert_path(record["bert"]), bert_path(args.bert or record["bert"])
         if portable(bert) != portable(first):
             raise BertFusedError(f"{self.out} was prepared with --bert {bert}; for --bert {first} give another --out")
-        gpu, pairs, flags = torch.cuda.is_available(), made["pairs"], list(args.train_flags)
+        gpu, pairs, flags = torch.cuda.is_available(), record["pairs"], list(args.train_flags)
         if gpu and not re.search("fp16( |$)|bf16( |$)|--amp( |$)", " ".join(flags)):
             flags.insert(0, "--fp16")
         kept = read_json(self.out / _KEPT)
@@ -94,7 +94,7 @@ class Recipe:
         bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)])]
         bert_flags += [*(["--bert-strip-tags", tag] if tag else []), *args.bert_flags]
         # a word piece for each subword and two special tokens, in two bytes a number
-        needed = (copies * (made["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]) * width * 2 / 1e9
+        needed = (copies * (record["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]) * width * 2 / 1e9
         room = kept.get("cache_gb", shutil.disk_usage(self.out).free / 2e9) if args.cache_gb is None else args.cache_gb
         write_json(self.out / _KEPT, {**kept, "cache_gb": room})
         cache = [] if needed > room else ["--bert-cache", str(self.out / "bert-cache")]
@@ -107,7 +107,7 @@ class Recipe:
             f"{'' if args.start else first}{size.more:,} updates (learning rate {size.more_lr}, of the control "
             f"{size.control_lr}; warm-up {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
         )
-        return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags)
+        return Plan(record, text_of(args, record), size, bert, bert_flags, cache, training, flags)
 
     def prepare(self, step: str) -> None:
         """Make data-bin of the text, and prepare the monolingual text."""
@@ -128,8 +128,8 @@ class Recipe:
         """Train a transformer from the target to the source, which back_translate uses, on the parallel text alone."""
         args, plan, folder, command = self.args, self.plan, self.out / "reverse", self._command("transformer")
         command[1] = f"{self.out}/data-bin"
-        own = {"--save-dir": folder, "--dropout": dropout_for(plan.size, plan.made["pairs"]), "--upsample-primary": 1}
-        for flag, value in own.items():
+        dropout = dropout_for(plan.size, plan.record["pairs"])
+        for flag, value in {"--save-dir": folder, "--dropout": dropout, "--upsample-primary": 1}.items():
             command[command.index(flag) + 1] = str(value)
         command += ["--source-lang", args.target, "--target-lang", args.source]
         train(self._run_training, folder, command, self.out, {})
@@ -138,7 +138,7 @@ class Recipe:
         """Translate the monolingual text to the source language, and make the data-bin that all systems learn from."""
         args, plan, reverse = self.args, self.plan, self.out / "reverse"
         # sampling gives the stronger signal, but with little parallel text beam search does (Edunov et al. 2018)
-        is_sampled = prepared_mono(args)["lines"] > 10 * plan.made["pairs"]
+        is_sampled = prepared_mono(args)["lines"] > 10 * plan.record["pairs"]
         search = [*self._search(), "--max-len-a", "1.5", "--max-len-b", "10", "--seed", str(args.seeds[0])]
         search += ["--sampling", "--beam", "1"] if is_sampled else []
         model = self._average(reverse)
@@ -181,7 +181,7 @@ class Recipe:
         """Let the teacher, or the ensemble of several, translate the training text."""
         args, plan, folder = self.args, self.plan, self._distilled
         teachers = [self._average(self.base / system) for system in args.teacher]
-        models = {each: self._model(self.base / each) for each in args.teacher}
+        models = {system: self._model(self.base / system) for system in args.teacher}
         if self._is_translated(step, folder, {"teachers": models, "search": self._search()}):
             return
         self.run(
@@ -249,19 +249,19 @@ class Recipe:
             raise BertFusedError(f"there is nothing to compare {baseline} with; train another system first")
         if baseline == "control_r_drop" and "bert_fused_r_drop" in there:  # what its report begins with
             there = list(dict.fromkeys(["bert_fused_r_drop", *there]))
-        given = []
+        flags = []
         for name in there:
             first = places[name]
             places_of = [first, *(first.parent / f"seed-{seed}" / first.name for seed in self._reached)]
             folders = [folder for folder in places_of if (folder / "checkpoint_best.pt").exists()]
             averages = [str(self._average(folder)) for folder in folders] or [str(self._start)]
             shown = name if folders else "as_downloaded"
-            given += ["--baseline" if name == baseline else "--run", f"{shown}={','.join(averages)}"]
+            flags += ["--baseline" if name == baseline else "--run", f"{shown}={','.join(averages)}"]
         for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
             if folder.name[5:] not in map(str, self._reached) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
         report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json", "--evidence", f"{out}/evidence"]
-        self.run(["bert-fused-compare", f"{out}/data-bin", *given, *self._served(), *self._scoring, *report])
+        self.run(["bert-fused-compare", f"{out}/data-bin", *flags, *self._served(), *self._scoring, *report])
         if {"bert_fused_mono", "control_mono", "bert_fused"} <= {*there}:
             both = ["--baseline", "bert_fused_mono", "--run", "control_mono", "--run", "bert_fused", "--title", _BOTH]
             self.run(["bert-fused-report", f"{out}/evidence", *both, "--output", f"{out}/both.html"])
@@ -281,7 +281,7 @@ class Recipe:
             words = ["bert_fused_lab.exporting.measure_ctranslate2", str(deployed), str(file), *tokenised]
             self.run(["python", "-m", *words], log)
         say(log.read_text(encoding="utf-8") if log.exists() else "")
-        files = [f"ctranslate2_{each}={deployed}.{{subset}}.{each}" for each in ("float32", "int8")]
+        files = [f"ctranslate2_{precision}={deployed}.{{subset}}.{precision}" for precision in ("float32", "int8")]
         return [word for file in files for word in ("--hypotheses", file)]
 
     def _average(self, folder: Path) -> Path:
@@ -310,8 +310,8 @@ class Recipe:
             model = str(self._random_bert) if system.bert == "random" else plan.bert
             with_bert = ["--task", "bert_fused_translation", "--bert-model", model, *plan.bert_flags]
             with_bert += [*self._bert_text, *plan.cache]
-        given = among_flags(plan.bert_flags)  # some of these replace the identity start
-        is_usual = not given.bert_drop_net and given.bert_fusion in (None, "parallel")
+        settings = among_flags(plan.bert_flags)  # some of these replace the identity start
+        is_usual = not settings.bert_drop_net and settings.bert_fusion in (None, "parallel")
         fused_start = args.fused_start.split() or (["--bert-identity-start"] if is_usual else [])
         every = str(plan.size.every)
         return [
@@ -373,12 +373,10 @@ def near_best(folder: Path) -> List[Path]:
 
     Of a short training, the other ones are so different that their average is worse than each.
     """
-    found = {path: float(path.stem.rpartition("_")[2]) for path in folder.glob("checkpoint.best_bleu_*.pt")}
-    if not found:  # of another --best-checkpoint-metric, or put there alone
+    bleu = {path: float(path.stem.rpartition("_")[2]) for path in folder.glob("checkpoint.best_bleu_*.pt")}
+    if not bleu:  # of another --best-checkpoint-metric, or put there alone
         return sorted(folder.glob("checkpoint.best_*.pt")) or [folder / "checkpoint_best.pt"]
-    return sorted(
-        (path for path in found if found[path] >= max(found.values()) - 1), key=found.__getitem__, reverse=True
-    )
+    return sorted((path for path in bleu if bleu[path] >= max(bleu.values()) - 1), key=bleu.__getitem__, reverse=True)
 
 
 @dataclass(frozen=True)
@@ -391,7 +389,7 @@ class Step:
     shared: bool = True
 
 
-_SYSTEMS = {name: Step(Recipe.train, each.help, each.default, each.shared) for name, each in SYSTEMS.items()}
+_SYSTEMS = {name: Step(Recipe.train, system.help, system.default, system.shared) for name, system in SYSTEMS.items()}
 _STUDENTS = {name: _SYSTEMS.pop(name) for name in ("student", "student_control")}
 MONO_STEPS = {
     "reverse": Step(Recipe.reverse, "with --mono: a transformer of the other direction"),

@@ -34,10 +34,10 @@ def default_symbols(pairs: int, characters: int = 0) -> int:
 
 def count_characters(files: Sequence[Path]) -> int:
     """Return the number of different characters in those lines of *files* that subwords are learned from."""
-    found: Set[str] = set()
+    characters: Set[str] = set()
     for line in _evenly(files):
-        found.update(line.rstrip("\n"))
-    return len(found)
+        characters.update(line.rstrip("\n"))
+    return len(characters)
 
 
 def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split:

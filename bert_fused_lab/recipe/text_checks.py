@@ -259,8 +259,8 @@ def _letters_a_piece(tokenizer: Any, lines: Iterable[str]) -> float:
 def _unknown_letters(tokenizer: Any, line: str) -> float:
     """Return how many letters of *line* are in unknown word pieces; a slow tokenizer tells it only for each word."""
     if tokenizer.is_fast:
-        found = tokenizer(line, add_special_tokens=False, verbose=False, return_offsets_mapping=True)
-        places = zip(found["input_ids"], found["offset_mapping"])
+        encoding = tokenizer(line, add_special_tokens=False, verbose=False, return_offsets_mapping=True)
+        places = zip(encoding["input_ids"], encoding["offset_mapping"])
         return sum(end - start for piece, (start, end) in places if piece == tokenizer.unk_token_id)
     words = [(word, tokenizer(word, add_special_tokens=False, verbose=False)["input_ids"]) for word in line.split()]
     return sum(len(word) * row.count(tokenizer.unk_token_id) / max(1, len(row)) for word, row in words)

@@ -45,8 +45,8 @@ def with_errors(text: str, rate: float, random: Random) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rate", type=float, help="probability of an error in a letter, such as 0.05")
-    given = parser.parse_args().rate
-    if not 0 < given <= 1:
-        parser.error(f"the rate must be above 0 and at most 1, such as 0.05, got {given}")
-    typed = with_errors(sys.stdin.buffer.read().decode(), given, Random(1))
+    rate = parser.parse_args().rate
+    if not 0 < rate <= 1:
+        parser.error(f"the rate must be above 0 and at most 1, such as 0.05, got {rate}")
+    typed = with_errors(sys.stdin.buffer.read().decode(), rate, Random(1))
     sys.stdout.buffer.write(typed.encode())

@@ -31,24 +31,24 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         ReportError: a flag or a file cannot be used; nothing is written then.
     """
     options = parse_args(arguments)
-    if found := errors(options):
-        raise ReportError(*found)
+    if problems := errors(options):
+        raise ReportError(*problems)
     write(options, report(options, comparisons(options)))
 
 
 def errors(options: Namespace) -> List[str]:
     """Return a sentence for each problem with the flags."""
     least = {"examples": 0, "samples": scoring.FEWEST_SAMPLES}
-    found = [
+    problems = [
         f"--{name} must be at least {bound}, got {value}"
         for name, bound in least.items()
         if (value := vars(options)[name]) < bound
     ]
-    found += scoring.tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
+    problems += scoring.tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
     if options.json is not None and options.json.resolve() == options.output.resolve():
-        found.append("--output and --json must be different files; rename one")
+        problems.append("--output and --json must be different files; rename one")
     metrics = [*scoring.SACREBLEU, *(metric for metric, paths in options.scores + options.error_scores for _ in paths)]
-    return found + [
+    return problems + [
         f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own"
         for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
     ]
@@ -65,12 +65,12 @@ def comparisons(options: Namespace, seeds: Optional[Mapping[str, int]] = None) -
     test_sets = [read_test_set(options.evidence / name) for name in options.subset]
     sentences = [*chain(*(test_set.references for test_set in test_sets))]
     tokenised = is_tokenised(test_sets[0], sentences)
-    found = []
+    result = []
     for test_set in test_sets:
         systems = _systems(options, test_set, seeds)
-        texts, facts = given_texts(options, test_set), test_set.facts
-        systems += [System(name, each) for name, each in texts.items()]
-        given = given_scores(options, test_set, {each.name: len(each.texts) for each in systems})
+        hypotheses, facts = given_texts(options, test_set), test_set.facts
+        systems += [System(name, texts) for name, texts in hypotheses.items()]
+        scores = given_scores(options, test_set, {system.name: len(system.texts) for system in systems})
         language = facts.languages[1], facts.bleu_tokenizer
         scorer = scoring.Scorer(test_set.references, tokenised, options.samples, *language, options.tokenize)
         size = len(test_set.references)
@@ -79,21 +79,21 @@ def comparisons(options: Namespace, seeds: Optional[Mapping[str, int]] = None) -
             file=sys.stderr,
             flush=True,
         )
-        found.append(Comparison(test_set, systems, scorer, given))
-    return found
+        result.append(Comparison(test_set, systems, scorer, scores))
+    return result
 
 
-def report(options: Namespace, found: Sequence[Comparison]) -> Dict[str, Any]:
+def report(options: Namespace, comparisons: Sequence[Comparison]) -> Dict[str, Any]:
     """Return all that the page shows of the comparisons; the first one's test set has all details."""
-    first, test_sets = found[0], [each.test_set for each in found]
-    tests = [comparison.verdict() for comparison in found]
+    first, test_sets = comparisons[0], [comparison.test_set for comparison in comparisons]
+    tests = [comparison.verdict() for comparison in comparisons]
     sentences = [*chain(*(test_set.references for test_set in test_sets))]
     facts, tokenised = first.test_set.facts, is_tokenised(first.test_set, sentences)
-    runs = [run for each in found for run in each.runs]
-    own = [line for run in runs for line in run.texts[0]]
-    said = [*chain(*(run.known.remarks for run in runs)), *chain(*(test_set.facts.remarks for test_set in test_sets))]
-    said += [*chain(*(comparison.remarks for comparison in found)), *hardware_remarks(first.runs)]
-    said += remarks(first.test_set, tokenised, sentences, own, runs)
+    runs = [run for comparison in comparisons for run in comparison.runs]
+    translations = [line for run in runs for line in run.texts[0]]
+    notes = [*chain(*(run.known.remarks for run in runs)), *chain(*(test_set.facts.remarks for test_set in test_sets))]
+    notes += [*chain(*(comparison.remarks for comparison in comparisons)), *hardware_remarks(first.runs)]
+    notes += remarks(first.test_set, tokenised, sentences, translations, runs)
     details = first.details(options.examples)
     return {
         "question": options.title or question(first.systems, test_sets),
@@ -109,13 +109,13 @@ def report(options: Namespace, found: Sequence[Comparison]) -> Dict[str, Any]:
         "tests": tests,
         **details,
         "attention": first.attention([*details["sentence_texts"]]),
-        "remarks": [*dict.fromkeys(said)],
+        "remarks": [*dict.fromkeys(notes)],
     }
 
 
-def write(options: Namespace, made: Mapping[str, Any]) -> None:
+def write(options: Namespace, content: Mapping[str, Any]) -> None:
     """Write the page and the JSON, and print the verdicts."""
-    texts = {options.output: render(made), **({options.json: to_json(made)} if options.json else {})}
+    texts = {options.output: render(content), **({options.json: to_json(content)} if options.json else {})}
     new = {path: path.with_name(f".{path.name}.new") for path in texts}
     try:
         for path, text in texts.items():
@@ -126,10 +126,10 @@ def write(options: Namespace, made: Mapping[str, Any]) -> None:
         raise ReportError(f"{path} cannot be written, and nothing was changed ({error})") from error
     for path in texts:
         os.replace(new[path], path.resolve())
-    for test in made["tests"]:
-        of_bert = [found["verdict"] for found in test["bert_tests"] if found["verdict"]]
+    for test in content["tests"]:
+        of_bert = [bert_test["verdict"] for bert_test in test["bert_tests"] if bert_test["verdict"]]
         for line in dict.fromkeys([*test["verdicts"], *of_bert]):
-            print(line if len(made["tests"]) == 1 else f"{test['subset']}: {line}")
+            print(line if len(content["tests"]) == 1 else f"{test['subset']}: {line}")
     for path in texts:
         print(f"written: {path}")
 
@@ -154,13 +154,13 @@ def _systems(options: Namespace, test_set: EvaluationSet, seeds: Optional[Mappin
     there = systems_in(folder)
     others = options.run or [name for name in there if name != options.baseline]
     names = [*seeds] if seeds else [options.baseline, *others]
-    found = [
+    problems = [
         f"{folder} has no translations of {name}; it has {', '.join(there)}" for name in names if name not in there
     ]
     named = [*names, *(name for name, _ in options.hypotheses)]
-    found += [f"there are two systems of the name {name}; rename one" for name in {*named} if named.count(name) > 1]
-    if found:
-        raise ReportError(*found)
+    problems += [f"there are two systems of the name {name}; rename one" for name in {*named} if named.count(name) > 1]
+    if problems:
+        raise ReportError(*problems)
     systems = [read_system(name, there[name][: seeds[name] if seeds else None]) for name in names]
     size = len(test_set.references)
     wrong = [
@@ -185,8 +185,8 @@ def given_texts(options: Namespace, test_set: EvaluationSet) -> Dict[str, List[L
         name: [given_lines(f"--hypotheses {name}=", path, test_set, len(options.subset) == 1) for path in paths]
         for name, paths in options.hypotheses
     }
-    each = [(f"--hypotheses {name}", text) for name, seeds in texts.items() for text in seeds]
-    if wrong := [error for flag, text in each if (error := form_error(flag, text, test_set.references))]:
+    named_texts = [(f"--hypotheses {name}", text) for name, seeds in texts.items() for text in seeds]
+    if wrong := [error for flag, text in named_texts if (error := form_error(flag, text, test_set.references))]:
         raise ReportError(*wrong)
     return texts
 
@@ -194,8 +194,8 @@ def given_texts(options: Namespace, test_set: EvaluationSet) -> Dict[str, List[L
 def given_scores(options: Namespace, test_set: EvaluationSet, seeds: Mapping[str, int]) -> List[scoring.GivenScores]:
     """Return the scores of ``--scores`` and ``--error-scores``; *seeds* has the number of seeds of each system."""
     flags = {"--scores": options.scores, "--error-scores": options.error_scores}
-    given = [(flag, name, path) for flag, named in flags.items() for name, [path] in named]
-    return [read_scores(*each, test_set, len(options.subset) == 1, seeds) for each in given]
+    files = [(flag, metric, path) for flag, named in flags.items() for metric, [path] in named]
+    return [read_scores(*file, test_set, len(options.subset) == 1, seeds) for file in files]
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -26,12 +26,12 @@ class Comparison:
     test_set: EvaluationSet
     systems: Sequence[System]
     scorer: Scorer  # which has the references
-    given: Sequence[GivenScores] = ()  # of other metrics
+    given_scores: Sequence[GivenScores] = ()  # of other metrics
 
     def __post_init__(self) -> None:
         self.texts = {system.name: system.texts for system in self.systems}
         self.runs = [system for system in self.systems if system.facts is not None]
-        self.signatures, self.scores = self.scorer.compare(list(self.texts.items()), self.given)
+        self.signatures, self.scores = self.scorer.compare(list(self.texts.items()), self.given_scores)
         self.remarks = [*self.scorer.remarks]
         unknown = sum(UNKNOWN in reference for reference in self.test_set.references)
         if unknown:
@@ -51,7 +51,7 @@ class Comparison:
             "sentences": len(self.test_set.references),
             "signatures": self.signatures,
             "verdicts": self._verdicts(tests),
-            "systems": [self._score(name, found) for name, found in self.scores.items()],
+            "systems": [self._score(name, scores) for name, scores in self.scores.items()],
             "bert_tests": tests,
         }
 
@@ -59,18 +59,18 @@ class Comparison:
         """Return the sentences that the page begins with; the first one answers its question."""
         (base, first), *others = self.scores.items()
         if not others:
-            return [f"{base} has {', '.join(f'{metric} {own.score:.2f}' for metric, own in first.items())}."]
-        said = {name: verdict(name, base, self.scores) for name, _ in others}
+            return [f"{base} has {', '.join(f'{metric} {score.score:.2f}' for metric, score in first.items())}."]
+        lines = {name: verdict(name, base, self.scores) for name, _ in others}
         baseline, data = self.systems[0], self.test_set.facts.data
         compared = self.runs if baseline.facts else []
         fair = {run.name: fairness(run, baseline, self.runs, data) for run in compared}
         if main := with_bert(self.systems):
             used = {test["run"]: test["used"] for test in tests}.get(main.name)
-            own = answer(main, base, self.scores, used, fair.get(main.name) is not None)
-            said = {main.name: own, **{name: line for name, line in said.items() if name != main.name}}
+            main_line = answer(main, base, self.scores, used, fair.get(main.name) is not None)
+            lines = {main.name: main_line, **{name: line for name, line in lines.items() if name != main.name}}
         if max(of["BLEU"].score for of in self.scores.values()) < 1:
-            said = {next(iter(said)): "No system translates yet (BLEU below 1), so this says nothing: train longer."}
-        return [" ".join(filter(None, (line, fair.get(name)))) for name, line in said.items()]
+            lines = {next(iter(lines)): "No system translates yet (BLEU below 1), so this says nothing: train longer."}
+        return [" ".join(filter(None, (line, fair.get(name)))) for name, line in lines.items()]
 
     def details(self, examples: int) -> Dict[str, Any]:
         """Return all else; *examples* is the number of best and of worst sentences that are shown."""
@@ -88,8 +88,8 @@ class Comparison:
 
     def attention(self, numbers: Sequence[int]) -> Dict[int, List[Dict[str, Any]]]:
         """Return what each model attends to in the sentences of these *numbers*, as far as the evidence has it."""
-        maps = {run.name: run.attention["maps"] for run in self.runs}
-        return {i: [{"run": run, **one} for run, own in maps.items() for one in own.get(str(i), ())] for i in numbers}
+        runs = {run.name: run.attention["maps"] for run in self.runs}
+        return {i: [{"run": run, **one} for run, maps in runs.items() for one in maps.get(str(i), ())] for i in numbers}
 
     def _score(self, name: str, scores: Scores) -> Dict[str, Any]:
         everything = range(len(self.test_set.references))
@@ -98,13 +98,13 @@ class Comparison:
 
     def _test_of_bert(self, run: System) -> Dict[str, Any]:
         """Return the scores of *run*, which reads BERT, in each state of BERT, tested against the normal one."""
-        _, scores = self.scorer.compare([(state, [texts]) for state, texts in run.states.items()])
-        used, said = bert_verdict(run.name, scores)
-        states = [{"name": name, "meaning": STATES[name], "scores": _as_dicts(each)} for name, each in scores.items()]
+        _, rows = self.scorer.compare([(state, [texts]) for state, texts in run.states.items()])
+        used, sentence = bert_verdict(run.name, rows)
+        states = [{"name": name, "meaning": STATES[name], "scores": _as_dicts(scores)} for name, scores in rows.items()]
         return {
             "run": run.name,
             "used": used,
-            "verdict": said,
+            "verdict": sentence,
             "drops_bert": run.known.drops_bert,
             "states": states,
         }
@@ -116,7 +116,7 @@ class Comparison:
         if facts.rare is not None:
             tables["rare"] = by_rare_words(facts.rare)
         rows = {
-            kind: [self._bucket(name, [words[i] for i in found], found) for name, found in groups.items()]
+            kind: [self._bucket(name, [words[i] for i in numbers], numbers) for name, numbers in groups.items()]
             for kind, groups in tables.items()
         }
         return {"rare_at_most": RARE, "of_subwords": facts.of_subwords, **rows}
@@ -138,7 +138,7 @@ class Comparison:
         against = chrf[base] if others else [mean(chrf[base])] * len(chrf[base])
         chosen = {}
         for name in others or [base]:
-            gains = sorted((own - other, i) for i, (own, other) in enumerate(zip(chrf[name], against)))
+            gains = sorted((score - other, i) for i, (score, other) in enumerate(zip(chrf[name], against)))
             best, worst = [i for gain, i in gains[::-1] if gain > 0], [i for gain, i in gains if gain < 0]
             chosen[name] = {"best": best[:count], "worst": worst[:count]}
         return chosen
@@ -191,5 +191,5 @@ def by_rare_words(rare: Sequence[int]) -> Groups:
 
 
 def _group(places: Sequence[int], names: Sequence[str]) -> Groups:
-    groups = {name: [i for i, own in enumerate(places) if own == place] for place, name in enumerate(names)}
-    return {name: found for name, found in groups.items() if found}
+    groups = {name: [i for i, place in enumerate(places) if place == index] for index, name in enumerate(names)}
+    return {name: numbers for name, numbers in groups.items() if numbers}

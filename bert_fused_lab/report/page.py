@@ -58,7 +58,7 @@ def render(report: Mapping[str, Any]) -> str:
 def to_json(report: Mapping[str, Any]) -> str:
     """Return all figures of the report as JSON; drawings and the weights of the heat maps are left to the page."""
     attention = {
-        number: [{key: value for key, value in found.items() if key != "percent"} for found in maps]
+        number: [{key: value for key, value in attention_map.items() if key != "percent"} for attention_map in maps]
         for number, maps in report["attention"].items()
     }
     return json.dumps({**report, "attention": attention}, indent=1, ensure_ascii=False) + "\n"

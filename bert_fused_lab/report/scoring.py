@@ -130,27 +130,29 @@ class Scorer:
         # how often each resample has each sentence
         self._resamples = random.multinomial(size, np.full(size, 1 / size), samples).astype(float)
 
-    def compare(self, systems: Systems, given: Sequence[GivenScores] = ()) -> Tuple[Dict[str, str], Dict[str, Scores]]:
+    def compare(
+        self, systems: Systems, given_scores: Sequence[GivenScores] = ()
+    ) -> Tuple[Dict[str, str], Dict[str, Scores]]:
         """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline."""
         signatures = {}
         result: Dict[str, Scores] = {name: {} for name, _ in systems}
         tests = [(name, metric, systems, name == "TER") for name, metric in self._metrics.items()]
-        tests += [(each.metric, each, each.systems, each.lower_is_better) for each in given]
+        tests += [(scores.metric, scores, scores.systems, scores.lower_is_better) for scores in given_scores]
         for name, metric, scored, lower_is_better in tests:
             signature = metric.get_signature()
             signature.update("ar", self.samples)
             signature.update("seed", _SEED)
             signatures[name] = str(signature)
             base, *others = ([self._sampled(metric, texts) for texts in seeds] for _, seeds in scored)
-            scores = [self._score(base), *(self._score(own) for own in others)]
-            for score, own in zip(scores[1:], others):
+            scores = [self._score(base), *(self._score(other) for other in others)]
+            for score, other in zip(scores[1:], others):
                 score.gain = score.score - scores[0].score
-                chances = _chances(own, base)
+                chances = _chances(other, base)
                 lows, highs = np.percentile(chances, [2.5, 97.5], axis=1)
                 score.gain_interval = score.gain + float(min(lows)), score.gain + float(max(highs))
-                pairs = zip(own, cycle(base)) if len(base) in (1, len(own)) else ()
+                pairs = zip(other, cycle(base)) if len(base) in (1, len(other)) else ()
                 score.p_seeds = [_p(self._randomised(metric, *pair), pair[0].score - pair[1].score) for pair in pairs]
-                single = len(own) == len(base) == 1
+                single = len(other) == len(base) == 1
                 score.p = score.p_seeds[0] if single else max(_p(chance, score.gain) for chance in chances)
             for score, corrected in zip(scores[1:], _holm([score.p for score in scores[1:]])):
                 score.p_holm = corrected
@@ -171,15 +173,15 @@ class Scorer:
         scores, draws = [seed.score for seed in seeds], np.mean([seed.draws for seed in seeds], axis=0)
         return Score(mean(scores), float(estimate_ci(draws)[1]), scores, stdev(scores) if len(scores) > 1 else None)
 
-    def _randomised(self, metric: Any, own: "Sampled", base: "Sampled") -> Any:
+    def _randomised(self, metric: Any, other: "Sampled", base: "Sampled") -> Any:
         """Return differences by chance, (samples), those of sacreBLEU's paired approximate randomisation.
 
         Each trial exchanges sentences between the two systems at random.
         """
-        size = self.samples, len(own.statistics)
+        size = self.samples, len(other.statistics)
         exchanged = np.random.default_rng(_SEED).integers(2, size=size, dtype=bool)
-        moved = exchanged @ (base.statistics - own.statistics)
-        first, second = own.statistics.sum(0) + moved, base.statistics.sum(0) - moved
+        moved = exchanged @ (base.statistics - other.statistics)
+        first, second = other.statistics.sum(0) + moved, base.statistics.sum(0) - moved
         return _scores(metric, first) - _scores(metric, second)
 
     def bleu(self, texts: Sequence[str], numbers: Sequence[int]) -> Any:
@@ -219,7 +221,7 @@ def _p(chance: Any, gain: float) -> float:
     return float((abs(chance) >= at_least).sum() + 1) / (len(chance) + 1)
 
 
-def _chances(own: Sequence[Sampled], base: Sequence[Sampled]) -> List[Any]:
+def _chances(other: Sequence[Sampled], base: Sequence[Sampled]) -> List[Any]:
     """Return differences, (samples), by chance between two systems, each with its seeds, that are equally good.
 
     The first are due to the choice of the sentences, by the bootstrap, and to the variation between training runs, with
@@ -228,10 +230,10 @@ def _chances(own: Sequence[Sampled], base: Sequence[Sampled]) -> List[Any]:
     seed, because the recipes begin both systems of a seed from one transformer.  Otherwise, the seeds of both systems
     are taken to vary alike.
     """
-    chance = np.mean([seed.draws for seed in own], axis=0) - np.mean([seed.draws for seed in base], axis=0)
+    chance = np.mean([seed.draws for seed in other], axis=0) - np.mean([seed.draws for seed in base], axis=0)
     by_sentences = chance - chance.mean()
-    scores = [np.array([seed.score for seed in seeds]) for seeds in (own, base)]
-    if len(own) == len(base):
+    scores = [np.array([seed.score for seed in seeds]) for seeds in (other, base)]
+    if len(other) == len(base):
         scores = [scores[0] - scores[1]]
     free = sum(len(side) - 1 for side in scores)
     if free == 0:

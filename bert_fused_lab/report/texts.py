@@ -15,38 +15,38 @@ _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a li
 _MARKS = tuple(".?!।۔؟。！？．։።")
 
 
-def given_lines(flag: str, given: Path, test_set: EvaluationSet, is_only: bool) -> List[str]:
-    """Return the lines of a *given* file, one for each sentence of *test_set*; *flag* is for messages.
+def given_lines(flag: str, template: Path, test_set: EvaluationSet, is_only: bool) -> List[str]:
+    """Return the lines of the file of *flag*, one for each sentence of *test_set*.
 
-    ``{subset}`` in its name stands for the name of the test set, unless this *is_only* one.
+    ``{subset}`` in its name, *template*, stands for the name of the test set, unless this *is_only* one.
 
     Raises:
         ReportError: the file cannot be read, or has another number of lines.
     """
     try:
-        return lines_for(flag, given, test_set.name, is_only, test_set.facts.data, len(test_set.references))
+        return lines_for(flag, template, test_set.name, is_only, test_set.facts.data, len(test_set.references))
     except ValueError as error:
         raise ReportError(str(error)) from error
 
 
 def read_scores(
-    flag: str, metric: str, given: Path, test_set: EvaluationSet, is_only: bool, seeds: Mapping[str, int]
+    flag: str, metric: str, template: Path, test_set: EvaluationSet, is_only: bool, seeds: Mapping[str, int]
 ) -> GivenScores:
     """Return the scores of *metric* for all systems, of which *seeds* has the number of seeds.
 
-    *given* has ``{system}`` and ``{seed}`` in the place of what the files' names differ in.  For the other arguments
+    *template* has ``{system}`` and ``{seed}`` in the place of what the files' names differ in.  For the other arguments
     see `given_lines`.
 
     Raises:
         ReportError: two systems or seeds have one file, or a line is no number.
     """
     paths = {
-        name: [Path(str(given).replace("{system}", name).replace("{seed}", str(i + 1))) for i in range(count)]
+        name: [Path(str(template).replace("{system}", name).replace("{seed}", str(i + 1))) for i in range(count)]
         for name, count in seeds.items()
     }
-    if len({path for each in paths.values() for path in each}) < sum(seeds.values()):
+    if len({path for files in paths.values() for path in files}) < sum(seeds.values()):
         rule = f"must be a file for each of {', '.join(seeds)}, and for each seed"
-        raise ReportError(f"{flag} {metric}={given} {rule}; write {{system}} and {{seed}} where their names differ")
+        raise ReportError(f"{flag} {metric}={template} {rule}; write {{system}} and {{seed}} where their names differ")
 
     def numbers(path: Path) -> List[float]:
         lines = given_lines(f"{flag} {metric}=", path, test_set, is_only)
@@ -58,8 +58,8 @@ def read_scores(
         except ValueError as error:
             raise ReportError(f"{flag} {metric}={path} must have one number a line ({error})") from error
 
-    systems = [(name, [numbers(path) for path in each]) for name, each in paths.items()]
-    return GivenScores(metric, str(given), flag == "--error-scores", systems)
+    systems = [(name, [numbers(path) for path in files]) for name, files in paths.items()]
+    return GivenScores(metric, str(template), flag == "--error-scores", systems)
 
 
 def form_error(name: str, lines: Sequence[str], references: Sequence[str]) -> Optional[str]:
@@ -71,9 +71,9 @@ def form_error(name: str, lines: Sequence[str], references: Sequence[str]) -> Op
     apart = marks_apart(lines, math.nan) - marks_apart(references, math.nan)
     if not abs(apart) >= 0.5:  # nor if a share is unknown
         return None
-    own, other = ("tokenised", "detokenised") if apart > 0 else ("detokenised", "tokenised")
-    remedy = f"give the translations {other}, or {own} references"
-    return f"{name} is {own}, and the references are {other}; {remedy}"
+    form, other = ("tokenised", "detokenised") if apart > 0 else ("detokenised", "tokenised")
+    remedy = f"give the translations {other}, or {form} references"
+    return f"{name} is {form}, and the references are {other}; {remedy}"
 
 
 def marks_apart(lines: Sequence[str], unknown: float) -> float:
@@ -98,7 +98,7 @@ def remarks(
     apart = marks_apart(translations, 0.0) - marks_apart(references, 1.0)
     separate = sum(line.endswith(" .") for line in references)  # sacreBLEU's sign of tokenised text
     cased = raw and facts.lower_cased and any(line != line.lower() for line in references)
-    said = {
+    sentences = {
         "The models translated in bfloat16, with numbers of 8 significant bits (--bf16).": any(
             run.known.bf16 for run in runs
         ),
@@ -115,4 +115,4 @@ def remarks(
         "that stands alone. Scores of tokenised text are not comparable with published figures.": raw
         and separate >= len(references) / 10,
     }
-    return [sentence for sentence, holds in said.items() if holds]
+    return [sentence for sentence, holds in sentences.items() if holds]

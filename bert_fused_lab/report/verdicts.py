@@ -85,21 +85,21 @@ def fairness(run: System, baseline: System, runs: Sequence[System], data: str) -
     One of *runs*, all runs of the report, may be the fair control; *data* is for the command that trains one.
     """
     differences = [] if run.reads_bert == baseline.reads_bert else _beside_bert(run, baseline)
-    said = [f"{one}, so the difference may come from that and not from BERT." for one in differences]
-    return " ".join(filter(None, (*said, _longer(run, baseline, runs, data)))) or None
+    sentences = [f"{one}, so the difference may come from that and not from BERT." for one in differences]
+    return " ".join(filter(None, (*sentences, _longer(run, baseline, runs, data)))) or None
 
 
 def _beside_bert(run: System, baseline: System) -> List[str]:
     """Return in what else *run*, which reads BERT, and *baseline*, which does not, differ, or the other way round."""
-    found, name = [], baseline.name
-    own, base = run.known, baseline.known
-    if own.is_transformer != base.is_transformer:
-        found.append(f"{run.name} is a model of another kind ({own.architecture}) than {name} ({base.architecture})")
-    if own.consistency != base.consistency:
-        found.append(f"{run.name} was trained with --consistency {own.consistency}, and {name} with {base.consistency}")
+    differences, name = [], baseline.name
+    facts, base = run.known, baseline.known
+    if facts.is_transformer != base.is_transformer:
+        differences.append(f"is a model of another kind ({facts.architecture}) than {name} ({base.architecture})")
+    if facts.consistency != base.consistency:
+        differences.append(f"was trained with --consistency {facts.consistency}, and {name} with {base.consistency}")
     if run.origins and not baseline.origins and _start(run, baseline) is None:
-        found.append(f"{run.name} {described(run.origins)}, and no such start of {name} is recorded")
-    return found
+        differences.append(f"{described(run.origins)}, and no such start of {name} is recorded")
+    return [f"{run.name} {difference}" for difference in differences]
 
 
 def _longer(run: System, baseline: System, runs: Sequence[System], data: str) -> Optional[str]:
@@ -150,13 +150,13 @@ def _start(run: System, baseline: System) -> Optional[Path]:
     There, one of the two has a name that fairseq-train gives; other files of one folder may be of other trainings.
     A folder that is no longer where it was is known by its name, and a file by its name and number of updates.
     """
-    own = baseline.checkpoint.resolve()
+    checkpoint = baseline.checkpoint.resolve()
 
     def is_of_baseline(path: Path, updates: Optional[int]) -> bool:
-        same = path.name == own.name
-        moved = not os.path.exists(path) and path.parent.name == own.parent.name
-        if path.parent == own.parent or (moved and (not same or updates in (None, baseline.known.updates))):
-            return same or any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name)))
+        same = path.name == checkpoint.name
+        moved = not os.path.exists(path) and path.parent.name == checkpoint.parent.name
+        if path.parent == checkpoint.parent or (moved and (not same or updates in (None, baseline.known.updates))):
+            return same or any(map(_OF_FAIRSEQ.fullmatch, (path.name, checkpoint.name)))
         return False
 
     if run is baseline:

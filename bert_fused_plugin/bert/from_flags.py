@@ -123,21 +123,21 @@ def locate_bert(name: str, task: Any) -> str:
         BertFusedError: The name begins with ``./``, and neither the data directory nor the working directory has it.
     """
     if not name.startswith("./"):
-        given = os.path.expanduser(name)  # the shell leaves the ~ of --bert-model=~/DIR
+        path = os.path.expanduser(name)  # the shell leaves the ~ of --bert-model=~/DIR
         # a BERT from the package index may lie in another environment than in training
-        _, in_packages, rest = given.rpartition("/site-packages/")
+        _, in_packages, rest = path.rpartition("/site-packages/")
         here = os.path.join(sysconfig.get_path("purelib"), rest)
-        return here if in_packages and os.path.isdir(here) and not os.path.isdir(given) else given
+        return here if in_packages and os.path.isdir(here) and not os.path.isdir(path) else path
     # an exported model names its BERT so: its directory is the data directory too, wherever it is moved
     settings = task_settings(task)
-    found = _in_data(name, settings)
-    if not os.path.isdir(found):
+    directory = _in_data(name, settings)
+    if not os.path.isdir(directory):
         raise BertFusedError(
             f"--bert-model {name}: neither the data directory {split_paths(settings['data'])[0]} nor the working "
             "directory has this directory; check its name, or copy an exported model as a whole and give it as the "
             f"data directory (with other data: --model-overrides \"{{'bert_model': 'MODEL_DIR/{name[2:]}'}}\")"
         )
-    return found
+    return directory
 
 
 def _in_data(name: str, settings: Mapping[str, Any]) -> str:

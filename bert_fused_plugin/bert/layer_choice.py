@@ -75,13 +75,13 @@ def advised_layer(depth: int) -> int:
     return max(1, round(2 * depth / 3))
 
 
-def last_layer_warning(name: str, layers: Tuple[int, ...], depth: int, given: str) -> Optional[str]:
-    """Return a warning if the BERT *name*, *given* so, is an encoder of sentences, and *layers* are the last of it."""
+def last_layer_warning(name: str, layers: Tuple[int, ...], depth: int, value: str) -> Optional[str]:
+    """Return a warning if *layers* are the last of *name*, an encoder of sentences; *value* is that of the flag."""
     advised = advised_layer(depth)
     if layers != (depth,) or depth == advised or not is_sentence_encoder(name):
         return None
     return (
-        f"--bert-model {given} was trained to represent whole sentences, and the model reads its last layer, which "
+        f"--bert-model {value} was trained to represent whole sentences, and the model reads its last layer, which "
         f"serves translation less than a lower one; give --bert-layer {advised} (of {depth}), and see "
         "docs/tuning.md for other choices"
     )

@@ -264,10 +264,10 @@ def _problem(model: "PreTrainedModel", missing: Set[str], unread: Set[str]) -> O
             "version of transformers that wrote it"
         )
     for name, weight in model.named_parameters():
-        some = weight.detach().flatten()[:1000]
+        values = weight.detach().flatten()[:1000]
         if not weight.detach().sum().isfinite():
             return f"its weight {name} has numbers that are infinite or not a number; give an undamaged encoder"
-        if weight.dim() > 1 and some.equal(some.round()) and some.abs().max() > 1:
+        if weight.dim() > 1 and values.equal(values.round()) and values.abs().max() > 1:
             return f"its weight {name} has integers and no quantization_config; give the encoder before quantisation"
     return None
 

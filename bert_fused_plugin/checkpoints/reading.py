@@ -26,44 +26,44 @@ def _load(path: str) -> Any:
 
 
 def read_saved(
-    path: Union[str, Path], remedy: str = _REMEDY, *, given: str = "", read: Callable[[str], Any] = _load
+    path: Union[str, Path], remedy: str = _REMEDY, *, name: str = "", read: Callable[[str], Any] = _load
 ) -> Dict[str, Any]:
     """Return what *read* makes of the checkpoint in a file, as it was saved; its ``model`` is a dictionary.
 
     Raises:
         BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.  The
-            message names the file as it was *given*, by default by its path, and ends in *remedy*.
+            message names the file as *name*, by default by its path, and ends in *remedy*.
     """
     try:
         checkpoint = read(str(path))
     except OSError as error:
-        raise BertFusedError(f"{given or path} cannot be read: {error.strerror or error}; {remedy}") from error
+        raise BertFusedError(f"{name or path} cannot be read: {error.strerror or error}; {remedy}") from error
     except CheckpointError as error:  # its message names the file and a remedy
-        raise BertFusedError(f"{given}: {error}" if given else str(error)) from error
+        raise BertFusedError(f"{name}: {error}" if name else str(error)) from error
     except Exception as error:  # a file of another kind can raise any exception
         reason = f"{type(error).__name__}: {error}"
-        raise BertFusedError(f"{given or path} holds no {_MODEL} ({reason}); {remedy}") from error
+        raise BertFusedError(f"{name or path} holds no {_MODEL} ({reason}); {remedy}") from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
-        raise BertFusedError(f"{given or path} holds no {_MODEL}; {remedy}")
+        raise BertFusedError(f"{name or path} holds no {_MODEL}; {remedy}")
     return checkpoint
 
 
-def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, given: str = "") -> Dict[str, Any]:
+def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, name: str = "") -> Dict[str, Any]:
     """Return the checkpoint in *path*, with ``cfg`` from any version of fairseq; the *overrides* replace settings.
 
     Raises:
         BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq,
             or its training has diverged.
     """
-    state = read_saved(path, given=given, read=lambda name: load_checkpoint_to_cpu(name, arg_overrides=overrides))
+    state = read_saved(path, name=name, read=lambda file: load_checkpoint_to_cpu(file, arg_overrides=overrides))
     if state.get("cfg") is None:
-        raise BertFusedError(f"{given or path} holds no {_MODEL}; {_REMEDY}")
-    raise_all(diverged(given or path, state["model"]))
+        raise BertFusedError(f"{name or path} holds no {_MODEL}; {_REMEDY}")
+    raise_all(diverged(name or path, state["model"]))
     return {**state, "args": None}
 
 
-def require_architecture(given: object, state: Mapping[str, Any]) -> None:
-    """Raise a `BertFusedError` if the checkpoint *state*, *given* so, belongs to a plug-in that is not imported.
+def require_architecture(file: object, state: Mapping[str, Any]) -> None:
+    """Raise a `BertFusedError` if the checkpoint *state*, in *file*, belongs to a plug-in that is not imported.
 
     Raises:
         BertFusedError: it belongs to a plug-in that is not imported.
@@ -72,7 +72,7 @@ def require_architecture(given: object, state: Mapping[str, Any]) -> None:
     name = flags.get("_name") or flags.get("arch")
     if name not in {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY}:
         remedy = f"give its plug-in: --user-dir {saved_flags(state, 'common').get('user_dir')}"
-        raise BertFusedError(f"{given} was trained with --arch {name}, which is unknown; {remedy}")
+        raise BertFusedError(f"{file} was trained with --arch {name}, which is unknown; {remedy}")
 
 
 def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:
@@ -102,8 +102,8 @@ def saved_flags(checkpoint: Mapping[str, Any], *sections: str) -> Dict[str, Any]
         cfg = OmegaConf.to_container(cfg)
     flags: Dict[str, Any] = {}
     for section in sections:
-        found = cfg.get(section) or {}
-        flags.update(vars(found) if isinstance(found, Namespace) else found)
+        settings = cfg.get(section) or {}
+        flags.update(vars(settings) if isinstance(settings, Namespace) else settings)
     return flags
 
 
@@ -114,7 +114,7 @@ def data_directory(path: str, flags: Mapping[str, Any]) -> List[str]:
     folder, save_dir = os.path.dirname(os.path.abspath(path)), os.sep + os.path.normpath(flags.get("save_dir") or "")
     began_in = folder[: -len(save_dir)] if folder.endswith(save_dir) else ""
     first = (split_paths(data) if isinstance(data, str) else data)[:1]
-    return [folder if each == "." else os.path.join(began_in, each) for each in first]  # "." of an exported model
+    return [folder if name == "." else os.path.join(began_in, name) for name in first]  # "." of an exported model
 
 
 def without_training_state(state: Dict[str, Any]) -> Dict[str, Any]:

@@ -123,7 +123,7 @@ def changed_settings(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
     """Return a sentence for each setting of *model* with which the checkpoint *state_dict* would be another model."""
     current, saved = model.settings_record.content, read_json(state_dict, SETTINGS_RECORD)
     noted, changed = (
-        [reason_and_remedy("the checkpoint", each) for each in differences(saved.get(kind, {}), current[kind])]
+        [reason_and_remedy("the checkpoint", change) for change in differences(saved.get(kind, {}), current[kind])]
         for kind in ("noted", "computed")
     )
     if noted:
@@ -278,8 +278,8 @@ def _of_flags(checkpoint: Mapping[str, Any]) -> List[Origin]:
         begun = [1]
     if path is not None and (not begun or begun[-1] < 1):
         return [Origin(path, None)]  # the training was resumed, and has more updates than the checkpoint
-    found = [Origin(None, launches[i - 1]) for i in reversed(begun)]
-    return found if path is None else [found[0]._replace(path=path), *found[1:]]
+    began_from = [Origin(None, launches[i - 1]) for i in reversed(begun)]
+    return began_from if path is None else [began_from[0]._replace(path=path), *began_from[1:]]
 
 
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Origin]:
@@ -289,8 +289,8 @@ def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Origin]:
 
 def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     """Return *state_dict* whose record names the files of `recorded_origins` without their folders."""
-    found = [(os.path.basename(path or ""), updates) for path, updates in recorded_origins(state_dict)]
-    if not found:
+    began_from = [(os.path.basename(path or ""), updates) for path, updates in recorded_origins(state_dict)]
+    if not began_from:
         return state_dict
-    record = JsonRecord({**read_json(state_dict, BERT_RECORD), "began_from": found})
+    record = JsonRecord({**read_json(state_dict, BERT_RECORD), "began_from": began_from})
     return {**state_dict, BERT_RECORD: record.text}

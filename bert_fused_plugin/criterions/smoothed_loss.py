@@ -104,17 +104,17 @@ def _to_gradient_of_two(
     nll_loss = -log_p.gather(-1, symbols).squeeze(-1)
     correct = nll_loss.eq(-log_p.amax(-1)) & is_token
     loss, divergence = torch.zeros_like(nll_loss), torch.zeros_like(nll_loss)
-    for log, prob, own, other, sign in ((log_p, p, w_p, w_q, 1), (log_q, q, w_q, w_p, -1)):
-        if own == 0:
-            torch.mul(gap, sign * alpha * other, out=log)
+    for log, prob, w, w_other, sign in ((log_p, p, w_p, w_q, 1), (log_q, q, w_q, w_p, -1)):
+        if w == 0:
+            torch.mul(gap, sign * alpha * w_other, out=log)
             continue
         kl = sign * (prob * ratio).sum(-1)
-        divergence += own * kl
-        loss += own * (alpha * kl - (1 - eps) * log.gather(-1, symbols).squeeze(-1) - eps * log.mean(-1))
+        divergence += w * kl
+        loss += w * (alpha * kl - (1 - eps) * log.gather(-1, symbols).squeeze(-1) - eps * log.mean(-1))
         # from here on the logarithm is overwritten by the gradient
-        torch.sub(ratio, sign * kl.unsqueeze(-1), out=log).mul_(sign * alpha * own).add_(own).mul_(prob)
-        log.add_(gap, alpha=sign * alpha * other).sub_(own * eps / log.size(-1))
-        log.scatter_add_(-1, symbols, torch.full_like(kl, own * (eps - 1)).unsqueeze(-1))
+        torch.sub(ratio, sign * kl.unsqueeze(-1), out=log).mul_(sign * alpha * w).add_(w).mul_(prob)
+        log.add_(gap, alpha=sign * alpha * w_other).sub_(w * eps / log.size(-1))
+        log.scatter_add_(-1, symbols, torch.full_like(kl, w * (eps - 1)).unsqueeze(-1))
     mask = is_token.to(scores.dtype)
     scores.mul_(mask[..., None, None])
     return loss * mask, nll_loss * mask, correct, divergence * mask
@@ -129,8 +129,8 @@ class _SmoothedLoss(torch.autograd.Function):
         scores = logits.to(exact, copy=True, memory_format=torch.contiguous_format)
         size = max(1, _GPU_SCORES // logits.shape[2:].numel())  # the divergence needs larger buffers
         parts = zip(*(tensor.flatten(0, 1).split(size) for tensor in (scores, target, target.ne(padding_idx))))
-        found = [to_gradient(some, symbols, eps, is_token, agreement) for some, symbols, is_token in parts]
-        terms = tuple(torch.cat(term).view(target.shape) for term in zip(*found))
+        terms_of_parts = [to_gradient(part, symbols, eps, is_token, agreement) for part, symbols, is_token in parts]
+        terms = tuple(torch.cat(term).view(target.shape) for term in zip(*terms_of_parts))
         ctx.save_for_backward(scores)
         ctx.dtype = logits.dtype
         ctx.mark_non_differentiable(*terms[1:])
@@ -165,24 +165,24 @@ class _ProjectedLoss(torch.autograd.Function):
         products = x.new_empty(size, *form, len(matrix))  # memory that is written again stays in the cache
         buffer = products if exact == x.dtype else torch.empty_like(products, dtype=exact)
         for start in range(0, len(x), size):
-            some = slice(start, min(start + size, len(x)))
-            scores, product = buffer[: some.stop - start], products[: some.stop - start]
-            torch.mm(x[some].flatten(0, -2), matrix.t(), out=product.flatten(0, -2))
+            part = slice(start, min(start + size, len(x)))
+            scores, product = buffer[: part.stop - start], products[: part.stop - start]
+            torch.mm(x[part].flatten(0, -2), matrix.t(), out=product.flatten(0, -2))
             if buffer is not products:
                 scores.copy_(product)
-            terms = objective(scores, symbols[some], is_token=is_token[some])
+            terms = objective(scores, symbols[part], is_token=is_token[part])
             sums += torch.stack([term.sum().to(exact) for term in terms])
             if not learns:
                 continue
             if buffer is not products:
                 product.copy_(scores)
-            torch.mm(product.flatten(0, -2), matrix, out=grad_x[some].flatten(0, -2))
+            torch.mm(product.flatten(0, -2), matrix, out=grad_x[part].flatten(0, -2))
             if grad_matrix is None:
                 continue
             if buffer is products:
-                grad_matrix.addmm_(product.flatten(0, -2).t(), x[some].flatten(0, -2))
+                grad_matrix.addmm_(product.flatten(0, -2).t(), x[part].flatten(0, -2))
             else:  # the sum over all positions needs more digits than bfloat16 has
-                grad_matrix += product.flatten(0, -2).t() @ x[some].flatten(0, -2)
+                grad_matrix += product.flatten(0, -2).t() @ x[part].flatten(0, -2)
         if learns:
             if rows is not None:
                 grad_x = grad_x.new_zeros(target.numel(), *grad_x.shape[1:]).index_copy_(0, rows, grad_x)

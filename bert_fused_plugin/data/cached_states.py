@@ -87,15 +87,15 @@ class CachedStates:
             OSError, SafetensorError: the folder cannot be written.
         """
         missing = self.missing()
-        own = [number for number in missing if number % part[1] == part[0] - 1]
-        if not own:
+        share = [number for number in missing if number % part[1] == part[0] - 1]
+        if not share:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_space(missing)
         compute = load_bert()
-        random.SystemRandom().shuffle(own)  # two jobs that begin together do little twice
-        with Progress("BERT cache", int(self._sizes[own].sum()), "word pieces", say=logger.info) as shown:
-            for number in own:
+        random.SystemRandom().shuffle(share)  # two jobs that begin together do little twice
+        with Progress("BERT cache", int(self._sizes[share].sum()), "word pieces", say=logger.info) as shown:
+            for number in share:
                 if not self.file(number).exists():  # of another job
                     self._write(number, self._computed(number, compute, shown))
         if not self.missing():

@@ -26,28 +26,28 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
     if source_lang is None or target_lang is None:
         files = "files of a language pair, such as train.en-de.en.bin"
         return [f"data directory {path} has no {files}; give the --destdir of fairseq-preprocess, or both languages"]
-    found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
+    dictionaries = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
     return [
-        f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
+        f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(dictionaries) or 'no dictionary'}; "
         "give the languages, in the direction, that the data was binarised for"
         for flag, lang in (("--source-lang", source_lang), ("--target-lang", target_lang))
-        if f"dict.{lang}.txt" not in found
+        if f"dict.{lang}.txt" not in dictionaries
     ]
 
 
-def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Optional[int]) -> Optional[str]:
-    """Return which of the directories *given* with *flag* belongs to that of *data* in *epoch*; None: in evaluation.
+def directory_of_epoch(flag: str, directories: Optional[str], data: str, epoch: Optional[int]) -> Optional[str]:
+    """Return which of the *directories* of *flag* belongs to that of *data* in *epoch*; None: in evaluation.
 
     Raises:
         BertFusedError: there is not one directory for each data directory.
     """
-    if given is None:
+    if directories is None:
         return None
-    ours, theirs = split_paths(given), split_paths(data)
+    ours, theirs = split_paths(directories), split_paths(data)
     if epoch is not None and len(ours) != len(theirs):
         raise BertFusedError(
-            f"{flag} {given} has {len(ours)} directories, but {data} has {len(theirs)}, and each epoch takes the next "
-            "one; give as many, in the same order, joined by colons"
+            f"{flag} {directories} has {len(ours)} directories, but {data} has {len(theirs)}, and each epoch takes the "
+            "next one; give as many, in the same order, joined by colons"
         )
     return os.path.expanduser(ours[((epoch or 1) - 1) % len(ours)])  # the shell leaves the ~ of --bert-text=~/DIR
 
@@ -57,5 +57,5 @@ def source_side(directory: str, split: str, task: Any) -> Any:
     source, target = task.cfg.source_lang, task.cfg.target_lang
     pairs = (f"{source}-{target}", f"{target}-{source}")
     files = (os.path.join(directory, f"{split}.{pair}.{source}") for pair in pairs)
-    found = (load_indexed_dataset(file, task.source_dictionary) for file in files)
-    return next((dataset for dataset in found if dataset is not None), None)
+    datasets = (load_indexed_dataset(file, task.source_dictionary) for file in files)
+    return next((dataset for dataset in datasets if dataset is not None), None)

@@ -61,8 +61,8 @@ class DictionaryBridge:
         self.max_tokens = max_tokens
         self.subword = subwords.detect_subword(dictionary) if subword == "auto" else subword
         are_words_split = self.subword in ("none", "subword_nmt") and subwords.joins_words(lang)
-        found = "moses" if are_words_split else detect_detok(dictionary)
-        self.detok = found if detok == "auto" else detok
+        auto_detok = "moses" if are_words_split else detect_detok(dictionary)
+        self.detok = auto_detok if detok == "auto" else detok
         self._lang = lang
         self.context = context
         self._has_cut = False

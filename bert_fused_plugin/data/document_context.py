@@ -47,9 +47,9 @@ def read_document_starts(directory: Optional[str], split: str, files: Sequence[T
     starts: Set[int] = set()
     offset = 0
     for number, (size, copies) in enumerate(files):
-        own = set() if directory is None else _read_starts(directory, f"{split}{number or ''}", size)
+        file_starts = set() if directory is None else _read_starts(directory, f"{split}{number or ''}", size)
         for _ in range(copies):
-            starts.update(offset + start for start in own)
+            starts.update(offset + start for start in file_starts)
             if offset:
                 starts.add(offset)
             offset += size

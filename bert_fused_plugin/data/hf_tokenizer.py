@@ -64,13 +64,13 @@ class FastTokenizer:
     def template(self, count: int) -> Template:
         """Return the special tokens before, between and after *count* texts, such as [CLS], [SEP], [SEP]."""
         encoding = self._backend.encode(*[self._readable_text()] * count)
-        own = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
-        if not own:
+        positions = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
+        if not positions:
             return encoding.ids, [], []
-        second = [i for i in own if encoding.sequence_ids[i] == 1]
-        first_end = max(i for i in own if i not in second) + 1
+        second = [i for i in positions if encoding.sequence_ids[i] == 1]
+        first_end = max(i for i in positions if i not in second) + 1
         between = encoding.ids[first_end : second[0]] if second else []
-        return encoding.ids[: own[0]], between, encoding.ids[own[-1] + 1 :]
+        return encoding.ids[: positions[0]], between, encoding.ids[positions[-1] + 1 :]
 
     def _readable_text(self) -> str:
         """Return a text that has at least one word piece: a tokenizer for Persian may know no Latin letters."""
@@ -155,6 +155,6 @@ def read_surely(parts: Iterable[Any], name: str) -> None:
         if hasattr(part, "max_input_chars_per_word"):
             part.max_input_chars_per_word = max(_LONGEST_WORD, part.max_input_chars_per_word)
         for setting in (setting for setting in _CHANCE if hasattr(part, setting) and getattr(part, setting)):
-            said = f"its tokenizer splits words at random ({setting} {getattr(part, setting)})"
-            logger.warning(f"--bert-model {name}: {said}, which is switched off")
+            problem = f"its tokenizer splits words at random ({setting} {getattr(part, setting)})"
+            logger.warning(f"--bert-model {name}: {problem}, which is switched off")
             setattr(part, setting, _CHANCE[setting])

@@ -100,20 +100,20 @@ def check_raw_text(texts: Any, sentences: Any, bridge: DictionaryBridge, place: 
     """
     if bridge.problem:  # the ids do not tell the text
         return
-    found: List[Tuple[float, int]] = []
+    shares: List[Tuple[float, int]] = []
     for i in range(0, len(texts), max(1, len(texts) // _LINES)):
         derived, raw = bridge.text(sentences[i]).replace("<unk>", " "), _sequences(texts[i])
         # fairseq's byte_bpe has no sign in the dictionary
-        read = max(map(_sequences, (derived, decode_byte_bpe(derived))), key=lambda each: sum((each & raw).values()))
+        read = max(map(_sequences, (derived, decode_byte_bpe(derived))), key=lambda read: sum((read & raw).values()))
         size = min(sum(read.values()), sum(raw.values()))
         if size and any(map(str.isalpha, derived)):
-            found.append((sum((read & raw).values()) / size, i))
-    share = sum(each for each, _ in found) / len(found) if found else 1.0
-    if len(found) >= _FEWEST and share < _LEAST:
-        _, worst = min(found)
+            shares.append((sum((read & raw).values()) / size, i))
+    share = sum(share for share, _ in shares) / len(shares) if shares else 1.0
+    if len(shares) >= _FEWEST and share < _LEAST:
+        _, worst = min(shares)
         raise BertFusedError(
             f"{place} must hold the raw text of the binarised sentences, line by line, but only {share:.0%} of the "
-            f"letters in {len(found)} compared lines agree: line {worst + 1} is {texts[worst][:60]!r} for "
+            f"letters in {len(shares)} compared lines agree: line {worst + 1} is {texts[worst][:60]!r} for "
             f"{bridge.text(sentences[worst])[:60]!r}; give the source text of exactly these sentences, in their order"
         )
 

@@ -126,9 +126,9 @@ def _is_number(symbol: str) -> bool:
 
 
 def _share_of_numbers(symbols: Sequence[str]) -> float:
-    own = [symbol for symbol in symbols if not _OF_ANY_KIND.fullmatch(symbol)]
-    numbers = sum(map(_is_number, own))
-    return numbers / len(own) if len(own) > _FEWEST_NUMBERS and numbers > 0.99 * len(own) else 0.0
+    subwords = [symbol for symbol in symbols if not _OF_ANY_KIND.fullmatch(symbol)]
+    numbers = sum(map(_is_number, subwords))
+    return numbers / len(subwords) if len(subwords) > _FEWEST_NUMBERS and numbers > 0.99 * len(subwords) else 0.0
 
 
 SUBWORDS: Dict[str, Subwords] = {

@@ -25,18 +25,18 @@ def tags_named(names: Optional[str], dictionary: Dictionary) -> List[str]:
     Raises:
         BertFusedError: a name stands for no symbol.
     """
-    found = set()
+    tags = set()
     for name in names.split(",") if names is not None else []:
         pattern = re.compile(".*".join(map(re.escape, name.strip().split("*"))))
-        tags = {symbol for symbol in dictionary.symbols[dictionary.nspecial :] if pattern.fullmatch(symbol)}
-        if not tags:
+        matches = {symbol for symbol in dictionary.symbols[dictionary.nspecial :] if pattern.fullmatch(symbol)}
+        if not matches:
             raise BertFusedError(
                 f"--bert-strip-tags must name symbols of the source dictionary, with commas between them, got {names}, "
                 f"and no symbol is {name.strip()!r}; put the tags in front of the lines after the words are split into "
                 "subwords, so that each tag is one symbol"
             )
-        found |= tags
-    return sorted(found)
+        tags |= matches
+    return sorted(tags)
 
 
 def tags_of_task(task: Any) -> List[str]:

@@ -78,9 +78,9 @@ class WordPieces:
     @cached_property
     def digest(self) -> str:
         """A hash of all word pieces and of where the sentences begin, as 32 hexadecimal digits."""
-        found = hashlib.blake2b(np.ascontiguousarray(self.offsets, "<i8").data, digest_size=16)
-        found.update(np.ascontiguousarray(self.pieces, "<i4").data)
-        return found.hexdigest()
+        hasher = hashlib.blake2b(np.ascontiguousarray(self.offsets, "<i8").data, digest_size=16)
+        hasher.update(np.ascontiguousarray(self.pieces, "<i4").data)
+        return hasher.hexdigest()
 
 
 @dataclass
@@ -131,24 +131,24 @@ def kept_word_pieces(sentences: Sentences, prefix: Optional[Path]) -> WordPieces
     if prefix is None or len(sentences.dataset) < KEPT_FROM:
         return sentences.word_pieces()
     folder = Path(f"{prefix}-{digest}") if (digest := sentences.digest()) else None
-    if folder is not None and (found := WordPieces.load(folder)):
+    if folder is not None and (kept := WordPieces.load(folder)):
         logger.info(f"the word pieces of {prefix.name} are kept in {folder}")
-        return found
+        return kept
     with Progress("word pieces for BERT", len(sentences.dataset), "sentences", say=logger.info) as shown:
-        made = sentences.word_pieces(shown.update)
+        word_pieces = sentences.word_pieces(shown.update)
     if folder is None:
         problem = "nothing tells which sentences --dataset-impl has read; give --dataset-impl mmap"
     elif get_global_world_size() > 1:
         problem = "processes that train together write nothing; run bert-fused-cache build first, with their flags"
     else:
         try:
-            made.save(folder)
+            word_pieces.save(folder)
             logger.info(f"the word pieces of {prefix.name} are kept in {folder} from now on")
-            return WordPieces.load(folder) or made
+            return WordPieces.load(folder) or word_pieces
         except OSError as error:
             problem = f"{folder} cannot be written ({error}); give a --bert-cache on a disk with room"
     logger.warning(f"the word pieces of {prefix.name} are not kept, and are made anew at each start: {problem}")
-    return made
+    return word_pieces
 
 
 def content_identity(dataset: Any) -> Optional[List[Any]]:

@@ -63,8 +63,8 @@ class TranslationHub(GeneratorHubInterface):
         unknown = kwargs.keys() - signature(super().generate).parameters.keys() - _SEARCH
         if unknown:
             raise BertFusedError(f"{', '.join(sorted(unknown))}: no setting of the search by the hub interface")
-        given = signature(super().generate).bind(*args, **kwargs).arguments
-        if given.get("verbose") and kwargs.get("print_alignment") == "soft":
+        arguments = signature(super().generate).bind(*args, **kwargs).arguments
+        if arguments.get("verbose") and kwargs.get("print_alignment") == "soft":
             raise BertFusedError("verbose=True prints hard alignments only; give print_alignment='hard'")
         return super().generate(*args, **kwargs)
 
@@ -77,9 +77,9 @@ class TranslationHub(GeneratorHubInterface):
         if kwargs.get("skip_invalid_size_inputs"):
             batches = self._build_batches([self.encode(text) for text in texts], True)
             places = sorted(place for batch in batches for place in batch["id"].tolist())
-        found = dict(zip(places, super().translate(texts, *args, **kwargs)))
+        translations = dict(zip(places, super().translate(texts, *args, **kwargs)))
         read = (self.apply_bpe(self.tokenize(text)).strip() for text in texts)
-        return [found.get(place, "") if symbols else "" for place, symbols in enumerate(read)]
+        return [translations.get(place, "") if symbols else "" for place, symbols in enumerate(read)]
 
     def score(self, sources: Any, translations: Any) -> Any:
         """Return the mean log-probability of the symbols of each of the *translations*, the end of sentence included.
@@ -104,8 +104,8 @@ class TranslationHub(GeneratorHubInterface):
                 batch["target"] = collate_tokens(*rows)
                 batch["net_input"]["prev_output_tokens"] = collate_tokens(*rows, move_eos_to_beginning=True)
                 batch = apply_to_sample(lambda t: t.to(self.device), batch)
-                found = self.task.inference_step(scorer, self.models, batch)
-                scores.update(zip(ids, (hypothesis["score"].item() for [hypothesis] in found)))
+                hypotheses = self.task.inference_step(scorer, self.models, batch)
+                scores.update(zip(ids, (hypothesis["score"].item() for [hypothesis] in hypotheses)))
         return [scores[i] for i in range(len(targets))]
 
     def _groups(self, targets: Sequence[Tensor]) -> List[List[int]]:

@@ -97,12 +97,12 @@ class TranslationModel(FairseqEncoderDecoderModel):
 def _other_parameters(model: Any, saved: Mapping[str, Tensor]) -> str:
     expected: Mapping[str, Tensor] = model.state_dict()
     both = [name for name in expected if name in saved and saved[name].shape != expected[name].shape]
-    found = {
+    differences = {
         "are missing": [name for name in expected if name not in saved and not name.endswith(_RECORDS)],
         "are unknown": [name for name in saved if name not in expected],
         "differ in size": [f"{name} {shape_text(saved[name])}, not {shape_text(expected[name])}" for name in both],
     }
-    parts = [f"{len(names)} {what}, such as {names[0]}" for what, names in found.items() if names]
+    parts = [f"{len(names)} {what}, such as {names[0]}" for what, names in differences.items() if names]
     if not parts:
         return ""
     remedy = "give --arch and sizes as at that training, or begin a new one with a new --save-dir"

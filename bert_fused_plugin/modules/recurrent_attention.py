@@ -103,8 +103,8 @@ class _AdditiveEnergies(torch.autograd.Function):
             inside = sigma.addcmul_(sigma, sigma, value=-1).mul_(to_e.unsqueeze(-1))
             torch.sum(inside, dim=2, out=to_q)
             torch.sum(inside, dim=1, out=to_k)
-        found = to_query.mul_(4 * v), to_keys.mul_(4 * v), 2 * to_v - to_energies.sum()
-        return tuple(map(torch.Tensor.to, found, dtypes))
+        grads = to_query.mul_(4 * v), to_keys.mul_(4 * v), 2 * to_v - to_energies.sum()
+        return tuple(map(torch.Tensor.to, grads, dtypes))
 
 
 def _additive_energies(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:

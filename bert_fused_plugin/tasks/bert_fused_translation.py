@@ -250,11 +250,11 @@ class BertFusedTranslationTask(TranslationTask):
         if unused := given_flags(self.cfg, *lost):
             self._warn_once(f"the models differ in BERT or its input, and do not use {', '.join(unused)}")
         sample, models = {**sample, "net_input": net_input}, ensembles.members(models)
-        found = super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        hypos = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         if sample.get("target") is not None or prefix_tokens is not None:
-            return found
+            return hypos
         lengths = net_input["src_lengths"].tolist()  # of typed lines: nothing is made of nothing
-        return [found[i] if length > 1 else list(map(_without_words, found[i])) for i, length in enumerate(lengths)]
+        return [hypos[i] if length > 1 else list(map(_without_words, hypos[i])) for i, length in enumerate(lengths)]
 
     def _warn_of_input(self, model: Any, cfg: Any) -> None:
         """Warn before a training, of the model's flags *cfg*, if other settings would give *model* better input."""

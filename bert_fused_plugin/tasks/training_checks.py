@@ -18,28 +18,28 @@ _FROM_ZERO = ("inverse_sqrt", "polynomial_decay", "reduce_lr_on_plateau")  # sch
 _RESETS = ("reset_optimizer", "reset_dataloader", "reset_meters", "reset_lr_scheduler")
 
 
-def training_errors(task: Any, given: Mapping[str, Any]) -> List[str]:
-    """Return a sentence for each mistake in the settings of the *task* and in those *given* beside the model's."""
-    if given.get("save_dir") is None:  # no training
+def training_errors(task: Any, settings: Mapping[str, Any]) -> List[str]:
+    """Return a sentence for each mistake in the *task*'s settings and in the *settings* beside the model's."""
+    if settings.get("save_dir") is None:  # no training
         return []
-    errors = [] if given.get("disable_validation") else [*_metric_errors(task, given), *_bleu_errors(task)]
-    return errors + _restore_errors(given) + _rate_errors(given)
+    errors = [] if settings.get("disable_validation") else [*_metric_errors(task, settings), *_bleu_errors(task)]
+    return errors + _restore_errors(settings) + _rate_errors(settings)
 
 
-def _metric_errors(task: Any, given: Mapping[str, Any]) -> List[str]:
-    metric, errors = given.get("best_checkpoint_metric"), []
+def _metric_errors(task: Any, settings: Mapping[str, Any]) -> List[str]:
+    metric, errors = settings.get("best_checkpoint_metric"), []
     flag, direction = f"--best-checkpoint-metric {metric}", "--maximize-best-checkpoint-metric"
     if metric == "bleu" and not task.eval_bleu:
         errors.append(f"{flag} needs --eval-bleu, without which nothing computes it; add --eval-bleu")
-    is_max = bool(given.get("maximize_best_checkpoint_metric"))
+    is_max = bool(settings.get("maximize_best_checkpoint_metric"))
     if metric in _HIGHER and not is_max:
         errors.append(f"{flag} needs {direction}, or the worst checkpoint is kept; add it")
     if metric in _LOWER and is_max:
         errors.append(f"{direction} with {flag} keeps the worst checkpoint, as lower is better; leave it out")
-    every, saved = (given.get(f"{name}_interval_updates") or 0 for name in ("validate", "save"))
-    if (given.get("patience") or 0) > 0 and every > 0 and (saved <= 0 or every % saved):
+    every, saved = (settings.get(f"{name}_interval_updates") or 0 for name in ("validate", "save"))
+    if (settings.get("patience") or 0) > 0 and every > 0 and (saved <= 0 or every % saved):
         errors.append(
-            f"--validate-interval-updates {every} with --patience {given['patience']} loses the best model, got "
+            f"--validate-interval-updates {every} with --patience {settings['patience']} loses the best model, got "
             f"--save-interval-updates {saved}; give --save-interval-updates {every}"
         )
     return errors
@@ -67,12 +67,12 @@ def _bleu_errors(task: Any) -> List[str]:
     return errors
 
 
-def _restore_errors(given: Mapping[str, Any]) -> List[str]:
-    named = given.get("restore_file") or "checkpoint_last.pt"
+def _restore_errors(settings: Mapping[str, Any]) -> List[str]:
+    named = settings.get("restore_file") or "checkpoint_last.pt"
     if named == "checkpoint_last.pt":
         return []
-    suffix = given.get("checkpoint_suffix") or ""
-    path, save_dir = named.replace(".pt", f"{suffix}.pt"), os.path.abspath(given["save_dir"])
+    suffix = settings.get("checkpoint_suffix") or ""
+    path, save_dir = named.replace(".pt", f"{suffix}.pt"), os.path.abspath(settings["save_dir"])
     last = os.path.join(save_dir, f"checkpoint_last{suffix}.pt")
     if os.path.abspath(path) == last:  # a habit: the default, written out
         return []
@@ -81,7 +81,7 @@ def _restore_errors(given: Mapping[str, Any]) -> List[str]:
             f"--restore-file {named} does not exist, seen from {os.getcwd()}; give a checkpoint, or leave it out to go "
             "on from checkpoint_last.pt of --save-dir"
         ]
-    resets = [f"--{name.replace('_', '-')}" for name in _RESETS if given.get(name)]
+    resets = [f"--{name.replace('_', '-')}" for name in _RESETS if settings.get(name)]
     is_own = os.path.dirname(os.path.abspath(path)) == save_dir  # such as checkpoint_best.pt, for another rate
     if resets and not is_own and os.path.exists(last):
         return [
@@ -91,13 +91,13 @@ def _restore_errors(given: Mapping[str, Any]) -> List[str]:
     return []
 
 
-def _rate_errors(given: Mapping[str, Any]) -> List[str]:
-    lowest, warmup = given.get("stop_min_lr"), given.get("warmup_updates") or 0
-    if lowest is None or lowest < 0 or warmup <= 0 or given.get("lr_scheduler") not in _FROM_ZERO:
+def _rate_errors(settings: Mapping[str, Any]) -> List[str]:
+    lowest, warmup = settings.get("stop_min_lr"), settings.get("warmup_updates") or 0
+    if lowest is None or lowest < 0 or warmup <= 0 or settings.get("lr_scheduler") not in _FROM_ZERO:
         return []
-    by_flag = given.get("warmup_init_lr")  # polynomial_decay has none
+    by_flag = settings.get("warmup_init_lr")  # polynomial_decay has none
     first = max(by_flag, 0) if by_flag is not None else 0
-    if first > lowest or (given["resumed"] and not given.get("reset_optimizer")):
+    if first > lowest or (settings["resumed"] and not settings.get("reset_optimizer")):
         return []
     remedy = "leave --stop-min-lr out" if by_flag is None else "give a higher --warmup-init-lr, such as 1e-07"
     return [
@@ -106,24 +106,24 @@ def _rate_errors(given: Mapping[str, Any]) -> List[str]:
     ]
 
 
-def trial_errors(task: Any, model: Any, criterion: Any, given: Mapping[str, Any]) -> List[str]:
+def trial_errors(task: Any, model: Any, criterion: Any, settings: Mapping[str, Any]) -> List[str]:
     """Make the batches of each validation, and validate on the longest sentence, as the training will do later.
 
-    The settings *given* are those of `settings_beside`.
+    The *settings* are those of `settings_beside`.
     """
-    if given.get("save_dir") is None or given.get("disable_validation"):
+    if settings.get("save_dir") is None or settings.get("disable_validation"):
         return []
     errors = []
     # of argparse, these two are texts
-    most, sentences = (given[name] and int(given[name]) for name in ("max_tokens_valid", "batch_size_valid"))
-    for subset in filter(task.datasets.__contains__, given["valid_subset"].split(",")):
+    most, sentences = (settings[name] and int(settings[name]) for name in ("max_tokens_valid", "batch_size_valid"))
+    for subset in filter(task.datasets.__contains__, settings["valid_subset"].split(",")):
         try:
             batches = task.get_batch_iterator(
                 task.dataset(subset),
                 most,
                 max_sentences=sentences,
                 max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
-                ignore_invalid_inputs=given["skip_invalid_size_inputs_valid_test"],
+                ignore_invalid_inputs=settings["skip_invalid_size_inputs_valid_test"],
                 disable_iterator_cache=True,
             ).frozen_batches
         except Exception as error:  # fairseq has no class for it
@@ -135,7 +135,7 @@ def trial_errors(task: Any, model: Any, criterion: Any, given: Mapping[str, Any]
         if not batches:
             errors.append(f"--valid-subset {subset} has no sentence for a batch; give one, or --disable-validation")
             continue
-        metric, names = given["best_checkpoint_metric"], _validate(task, model, criterion, subset, batches)
+        metric, names = settings["best_checkpoint_metric"], _validate(task, model, criterion, subset, batches)
         if metric not in names:
             flag = f"--best-checkpoint-metric {metric}"
             errors.append(f"{flag} must be what validation computes; give one of {', '.join(sorted(names))}")
@@ -160,7 +160,7 @@ def _validate(task: Any, model: Any, criterion: Any, subset: str, batches: Any) 
 def settings_beside(flags: Any) -> Dict[str, Any]:
     """Return the settings of those sections of fairseq that the checks read, which were given beside *flags*."""
     sections = ("checkpoint", "dataset", "optimization", "lr_scheduler")
-    given = {key: value for section in sections for key, value in flags_beside(flags, section).items()}
+    settings = {key: value for section in sections for key, value in flags_beside(flags, section).items()}
     # of a command line, or of a YAML file, in which the section is the last with a name
-    schedule = given.get("lr_scheduler", given.get("_name"))
-    return {**given, "lr_scheduler": schedule, "resumed": resumed_from(flags)}
+    schedule = settings.get("lr_scheduler", settings.get("_name"))
+    return {**settings, "lr_scheduler": schedule, "resumed": resumed_from(flags)}

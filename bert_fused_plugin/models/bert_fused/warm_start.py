@@ -76,7 +76,7 @@ class WarmStart:
         Raises:
             BertFusedError: The file cannot be read, or it is damaged, not safe to read, or not of a transformer.
         """
-        checkpoint = read_saved(path, _REMEDY, given=f"--bert-warm-start {path}")
+        checkpoint = read_saved(path, _REMEDY, name=f"--bert-warm-start {path}")
         state = {key: value for key, value in checkpoint["model"].items() if isinstance(value, Tensor)}
         if any(key.startswith("bert_encoder.") for key in state):
             raise BertFusedError(f"--bert-warm-start {path} is of bert-nmt; convert it with bert-fused-import first")
@@ -92,8 +92,8 @@ class WarmStart:
         flags["data"] = data_directory(path, flags)
         flags.update(_languages(flags, state))
         history = checkpoint.get("optimizer_history") or [{}]
-        own = record.Origin(os.path.abspath(path), history[-1].get("num_updates"))
-        return cls(path, state, flags, [own, *record.origins({**checkpoint, "optimizer_history": history})])
+        origin = record.Origin(os.path.abspath(path), history[-1].get("num_updates"))
+        return cls(path, state, flags, [origin, *record.origins({**checkpoint, "optimizer_history": history})])
 
     def incompatibilities(self, cfg: BertFusedConfig) -> List[str]:
         """Return a sentence for each flag of *cfg* that gives the parameters another shape or another meaning."""
@@ -178,8 +178,8 @@ class WarmStart:
         ]
         used = {self.state[name].data_ptr() for name in offered}
         unused = [n for n, value in self.state.items() if value.data_ptr() not in used and not _NO_PARAMETER.match(n)]
-        found = {"keep their initial values": new, "of the checkpoint are not used": unused}
-        parts = [f"{len(names)} {what}: {_first(names)}" for what, names in found.items() if names]
+        not_copied = {"keep their initial values": new, "of the checkpoint are not used": unused}
+        parts = [f"{len(names)} {what}: {_first(names)}" for what, names in not_copied.items() if names]
         start = f"initialised {len(total) - len(new)} of {len(total)} parameters from {self.path}"
         logger.info("; ".join([start, *parts, *self.notes]))
         unlike = [name for name in (*new, *unused) if not _OF_BERT.match(name)]
@@ -251,8 +251,8 @@ def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
     # fairseq saves among the flags of a training only the languages that were given
     noted = record.read_json(state, record.SETTINGS_RECORD).get("noted", {})
     pairs = [infer_language_pair(folder) for folder in flags["data"] if os.path.isdir(folder)] or [(None, None)]
-    found = zip(("source_lang", "target_lang"), pairs[0])
-    return {name: flags.get(name) or noted.get(name) or lang for name, lang in found}
+    languages = zip(("source_lang", "target_lang"), pairs[0])
+    return {name: flags.get(name) or noted.get(name) or lang for name, lang in languages}
 
 
 def _first(names: List[str]) -> str:

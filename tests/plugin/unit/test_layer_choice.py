@@ -69,7 +69,7 @@ def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkey
 
 
 def warning_of(bert):
-    return last_layer_warning(bert.name, bert.layers, bert.depth, given="NAME")
+    return last_layer_warning(bert.name, bert.layers, bert.depth, value="NAME")
 
 
 @pytest.mark.parametrize("layer", ["-1", "2", "random:1", "1", "0", "mix", "random:2"])

@@ -24,14 +24,14 @@ def refusal(path, **options):
 def test_files_that_are_no_checkpoints_are_refused(tmp_path, given):
     gone, other, cut = tmp_path / "gone.pt", tmp_path / "other.pt", tmp_path / "cut.pt"
     missing = "cannot be read: No such file or directory; give another file"
-    assert refusal(gone, given=given) == f"{given or gone} {missing}"
-    assert refusal(tmp_path, given=given) == f"{given or tmp_path} cannot be read: Is a directory; give another file"
+    assert refusal(gone, name=given) == f"{given or gone} {missing}"
+    assert refusal(tmp_path, name=given) == f"{given or tmp_path} cannot be read: Is a directory; give another file"
     for content in ([1, 2], {"w": torch.ones(2)}, {"model": "transformer"}):
         torch.save(content, other)
-        assert refusal(other, given=given) == f"{given or other} holds no model of fairseq; give another file"
+        assert refusal(other, name=given) == f"{given or other} holds no model of fairseq; give another file"
     cut.write_bytes(other.read_bytes()[:100])
     colon = f"{given}: " if given else ""
-    assert refusal(cut, given=given).startswith(f"{colon}checkpoint {cut} cannot be read: it is cut off")
+    assert refusal(cut, name=given).startswith(f"{colon}checkpoint {cut} cannot be read: it is cut off")
 
 
 def test_what_another_reader_raises_is_told_with_its_kind(tmp_path):
