@@ -7,7 +7,7 @@ from argparse import Namespace
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Mapping
 
 import torch
 
@@ -236,35 +236,46 @@ class Recipe:
         """Write the report, unless that of the next seed will have all that this one would have."""
         if not (self._trained_anew or self.seed == self.args.seeds[-1]):
             return
-        self._trained_anew, out = False, self.out
-        bases = {"": out, **({"_mono": self.base} if self.args.mono else {})}
-        places = {f"{name}{end}": base / name for end, base in bases.items() for name in SYSTEMS}
-        trained = [name for name, place in places.items() if (place / "checkpoint_best.pt").exists()]
-        there = [*(["transformer"] if self.args.start else []), *trained]
-        usual = [f"{name}{end}" for end in bases for name in ("control", "control_r_drop", "transformer")]
-        baseline = self.args.baseline or next(filter(there.__contains__, usual), usual[-1])
-        if baseline not in there:
-            need(places[baseline] / "checkpoint_best.pt", places[baseline].name)
-        if len(there) == 1:
+        self._trained_anew, out, trained = False, self.out, self._trained()
+        baseline = self._baseline(trained)
+        if len(trained) == 1:
             raise BertFusedError(f"there is nothing to compare {baseline} with; train another system first")
-        if baseline == "control_r_drop" and "bert_fused_r_drop" in there:  # what its report begins with
-            there = list(dict.fromkeys(["bert_fused_r_drop", *there]))
+        names = list(trained)
+        if baseline == "control_r_drop" and "bert_fused_r_drop" in names:  # what its report begins with
+            names = list(dict.fromkeys(["bert_fused_r_drop", *names]))
         flags = []
-        for name in there:
-            first = places[name]
-            places_of = [first, *(first.parent / f"seed-{seed}" / first.name for seed in self._reached)]
-            folders = [folder for folder in places_of if (folder / "checkpoint_best.pt").exists()]
-            averages = [str(self._average(folder)) for folder in folders] or [str(self._start)]
-            shown = name if folders else "as_downloaded"
+        for name in names:
+            averages = [str(self._average(folder)) for folder in trained[name]] or [str(self._start)]
+            shown = name if trained[name] else "as_downloaded"
             flags += ["--baseline" if name == baseline else "--run", f"{shown}={','.join(averages)}"]
         for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
             if folder.name[5:] not in map(str, self._reached) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
         report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json", "--evidence", f"{out}/evidence"]
         self.run(["bert-fused-compare", f"{out}/data-bin", *flags, *self._served(), *self._scoring, *report])
-        if {"bert_fused_mono", "control_mono", "bert_fused"} <= {*there}:
+        if {"bert_fused_mono", "control_mono", "bert_fused"} <= trained.keys():
             both = ["--baseline", "bert_fused_mono", "--run", "control_mono", "--run", "bert_fused", "--title", _BOTH]
             self.run(["bert-fused-report", f"{out}/evidence", *both, "--output", f"{out}/both.html"])
+
+    def _trained(self) -> Dict[str, List[Path]]:
+        """Return the folders of each trained system, one for each seed; of a model as it was downloaded, none."""
+        trained: Dict[str, List[Path]] = {"transformer": []} if self.args.start else {}
+        for end, base in {"": self.out, **({"_mono": self.base} if self.args.mono else {})}.items():
+            for name in SYSTEMS:
+                places = [base / name, *(base / f"seed-{seed}" / name for seed in self._reached)]
+                if (places[0] / "checkpoint_best.pt").exists():
+                    trained[name + end] = [place for place in places if (place / "checkpoint_best.pt").exists()]
+        return trained
+
+    def _baseline(self, trained: Mapping[str, List[Path]]) -> str:
+        """Return the name of the system with which the report compares the other *trained* ones."""
+        ends = ["", "_mono"] if self.args.mono else [""]
+        usual = [f"{name}{end}" for end in ends for name in ("control", "control_r_drop", "transformer")]
+        baseline = self.args.baseline or next(filter(trained.__contains__, usual), usual[-1])
+        if baseline not in trained:
+            name = baseline.removesuffix("_mono")
+            need((self.out if name == baseline else self.base) / name / "checkpoint_best.pt", name)
+        return str(baseline)
 
     def _served(self) -> List[str]:
         """Return the flags for the translations of what is deployed, which this makes for each test set."""
