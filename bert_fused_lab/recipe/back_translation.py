@@ -24,6 +24,7 @@ from bert_fused_lab.recipe.data import MONO_RECORD, binarise_alike
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
 from bert_fused_lab.recipe.splitting import read_pairs
+from bert_fused_lab.recipe.start import imported_settings, splits_of_start
 from bert_fused_lab.recipe.subwords import learned
 from bert_fused_lab.recipe.text_checks import Findings, check_file
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -51,10 +52,14 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     for warning in findings.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     raise_all(findings.errors)
-    split = str if args.subwords == SPLIT_BEFORE else learned(args.subwords, text)
+    tags = imported_settings(args.out)["tags"] if args.start else ["", ""]
+    if args.start:
+        split = splits_of_start(args.out, (args.source, args.target))[args.target]
+    else:
+        split = str if args.subwords == SPLIT_BEFORE else learned(args.subwords, text)
     known = Dictionary.load(f"{args.out}/data-bin/dict.{args.target}.txt")
     parallel = [file for name in ("train", "valid", "test*") for file in text.glob(f"{name}.{args.target}")]
-    leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}")
+    leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}", tags)
     seen, total, lines, tokens = {hash(line) for file in parallel for line in distill.read(file)}, 0, 0, 0
     shutil.rmtree(folder / "text", ignore_errors=True)
     (folder / "text").mkdir(parents=True)
@@ -72,7 +77,7 @@ def prepare_mono(args: Namespace, text: Path) -> None:
         f"prepare: {lines:,} of {total:,} lines of {mono.name} are translated back; the others are empty, come twice, "
         "are in the parallel text, look like another language, or have symbols that its training text has not"
     )
-    write_json(folder / MONO_RECORD, {"checksum": digest, "lines": lines, "tokens": tokens})
+    write_json(folder / MONO_RECORD, {"checksum": digest, "lines": lines, "tokens": tokens, "tags": tags})
 
 
 def prepared_mono(args: Namespace) -> Dict[str, int]:
@@ -88,8 +93,7 @@ def mono_errors(args: Namespace) -> List[str]:
     if not args.mono:
         steps = [step for step in args.steps if step in ("reverse", "back_translate")]
         return [f"the step {step} needs --mono; give the directory of the monolingual text" for step in steps]
-    conflicts = {"--start has no reverse model": args.start, "--bert-text has no synthetic text": args.bert_text}
-    errors = [f"{why}, as --mono needs; leave one of them out" for why, is_given in conflicts.items() if is_given]
+    errors = ["--bert-text has no synthetic text, as --mono needs; leave one of them out"] if args.bert_text else []
     if not (args.mono / f"mono.{args.target}").is_file():
         errors.append(f"--mono {args.mono} has no mono.{args.target}; give the directory of this file")
     return errors
@@ -122,19 +126,20 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
     Raises:
         BertFusedError: no pair passes the filter.
     """
-    translated = folder / "translated"
+    translated, tags = folder / "translated", read_json(folder / MONO_RECORD)["tags"]
     distill.main(folder / "text", translated, target, source, command)
-    pairs = [*zip(distill.read(translated / f"train.{source}"), distill.read(translated / f"train.{target}"))]
-    leaning = leaning_between(text / f"train.{source}", text / f"train.{target}")
-    faults = [fault(*pair, leaning) for pair in pairs]
-    kept = [pair for pair, reason in zip(pairs, faults) if not reason]
+    texts = zip((distill.read(translated / f"train.{language}") for language in (source, target)), tags)
+    sources, targets = ([line.removeprefix(tag).lstrip() for line in lines] for lines, tag in texts)
+    leaning = leaning_between(text / f"train.{source}", text / f"train.{target}", tags)
+    faults = [fault(*pair, leaning) for pair in zip(sources, targets)]
+    kept = [pair for *pair, reason in zip(sources, targets, faults) if not reason]
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(Counter(filter(None, faults)).items()))
     say(f"back_translate: {len(kept):,} pairs for training; left out: {counts or 'none'}")
     if not kept:
         raise BertFusedError(f"{translated} has no usable translation; train reverse longer")
-    for side, (language, tag) in enumerate(((source, f"{TAG} "), (target, ""))):
+    for language, tag, lines in zip((source, target), (f"{TAG} {tags[0]}".rstrip(), tags[1]), zip(*kept)):
         with written_whole(folder / f"synthetic.{language}") as new:
-            new.write_text("".join(f"{tag}{pair[side]}\n" for pair in kept), encoding="utf-8")
+            new.write_text("".join(f"{tag} {line}".lstrip() + "\n" for line in lines), encoding="utf-8")
 
 
 def fault(source: str, target: str, leaning: Callable[[str], float]) -> str:
@@ -149,13 +154,14 @@ def fault(source: str, target: str, leaning: Callable[[str], float]) -> str:
     return "" if leaning(source) > 0 else "in another language"
 
 
-def leaning_between(source: Path, target: Path) -> Callable[[str], float]:
+def leaning_between(source: Path, target: Path, tags: Sequence[str] = ()) -> Callable[[str], float]:
     """Return the function that says how much more a line looks like the text *source* than like the text *target*.
 
-    It is the logarithm of the ratio of two probabilities, by how often each text has the line's subwords.
+    It is the logarithm of the ratio of two probabilities, by how often each text has the line's subwords.  *tags* do
+    not count.
     """
     first, second = (Counter(word for line in distill.read(path) for word in line.split()) for path in (source, target))
-    words = first.keys() | second.keys()
+    words = (first.keys() | second.keys()).difference(tags)
     sizes = math.log((sum(first.values()) + len(words)) / (sum(second.values()) + len(words)))
     weights = {word: math.log((first[word] + 1) / (second[word] + 1)) - sizes for word in words}
     return lambda line: sum(weights.get(word, 0.0) for word in line.split())

@@ -88,7 +88,7 @@ def check(raw: RawText) -> None:
         check_split(paths_of(raw, split), findings, keeps_symbols)
     if not findings.errors:
         warn_of_copies(raw, findings)
-    read = {path.name for split in ("train", *given_splits(raw)) for path in paths_of(raw, split)}
+    read = {path.name for split in ("train", "mono", *given_splits(raw)) for path in paths_of(raw, split)}
     ends = tuple(f".{language}{packed}" for language in raw.languages for packed in ("", ".gz"))
     unread = sorted(path.name for path in raw.data.glob("*.*") if path.name.endswith(ends) and path.name not in read)
     if unread:

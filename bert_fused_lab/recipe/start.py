@@ -25,7 +25,7 @@ _FINE_TUNING = Size("", "", "", 0, 0, 0.0, 0.0, 40_000, 500, 3e-5, 3e-5, 250)
 
 
 def import_model(args: Namespace, text: Path, run: Run) -> None:
-    """Import the model to OUT/start; of a large vocabulary, only the symbols of the files in *text*.
+    """Import the model to OUT/start; of a large vocabulary, only the symbols of the files in *text*, and of --mono.
 
     Raises:
         BertFusedError: it cannot be loaded, is an import of other languages, or cannot be deployed as asked.
@@ -50,7 +50,8 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
             f"--start {args.start} is imported with the symbols of the text alone, and the step deploy needs all "
             f"{size:,}; import it by bert-fused-import hf, and give that directory as --start"
         )
-    part = ["--vocabulary-of", *map(str, sorted(text.iterdir()))] if size > _MANY else []
+    files = [*sorted(text.iterdir()), *([args.mono / f"mono.{args.target}"] if args.mono else [])]
+    part = ["--vocabulary-of", *map(str, files)] if size > _MANY else []
     run(["bert-fused-import", "hf", args.start, str(folder), "-s", args.source, "-t", args.target, *part])
 
 

@@ -125,8 +125,12 @@ class Recipe:
             estimate(self.args, self.run, self.plan.text, trainings)
 
     def reverse(self, step: str) -> None:
-        """Train a transformer from the target to the source, which back_translate uses, on the parallel text alone."""
-        args, plan, folder, command = self.args, self.plan, self.out / "reverse", self._command("transformer")
+        """Train a transformer from the target to the source, which back_translate uses, on the parallel text alone.
+
+        With --start, it begins with that model: one of many languages knows this direction, too.
+        """
+        args, plan, folder = self.args, self.plan, self.out / "reverse"
+        command = self._command("control" if args.start else "transformer")
         command[1] = f"{self.out}/data-bin"
         dropout = dropout_for(plan.size, plan.record["pairs"])
         for flag, value in {"--save-dir": folder, "--dropout": dropout, "--upsample-primary": 1}.items():
@@ -270,7 +274,7 @@ class Recipe:
     def _baseline(self, trained: Mapping[str, List[Path]]) -> str:
         """Return the name of the system with which the report compares the other *trained* ones."""
         ends = ["", "_mono"] if self.args.mono else [""]
-        usual = [f"{name}{end}" for end in ends for name in ("control", "control_r_drop", "transformer")]
+        usual = [f"{name}{end}" for name in ("control", "control_r_drop", "transformer") for end in ends]
         baseline = self.args.baseline or next(filter(trained.__contains__, usual), usual[-1])
         if baseline not in trained:
             name = baseline.removesuffix("_mono")

@@ -77,6 +77,25 @@ def test_all_systems_learn_from_what_is_translated_back(dry, mono):
     ]
 
 
+def test_a_downloaded_model_learns_the_other_direction_and_both_texts(dry, mono):
+    (dry.path / "imported").mkdir()
+    (dry.path / "imported" / "imported.json").write_text('{"flags": [], "tags": ["eng_Latn", "deu_Latn"]}')
+    (dry.path / "imported" / "checkpoint.pt").touch()
+    (mono / "start").symlink_to(dry.path / "imported")
+    record = json.loads((mono / "data-bin" / "made-from.json").read_text())
+    record["settings"]["--start"] = str(dry.path / "imported")
+    (mono / "data-bin" / "made-from.json").write_text(json.dumps(record))
+    dry.run("own_data", *STEPS, "compare", mono=".", start="imported")
+    reverse, control, fused = dry.calls("fairseq-train")
+    assert (reverse[0], of(reverse, "--source-lang")) == ("own_data-out/data-bin", "de")
+    start = "own_data-out/start/checkpoint.pt"
+    assert start == of(reverse, "--finetune-from-model") == of(control, "--finetune-from-model")
+    assert (control[0], of(fused, "--bert-warm-start")) == ("own_data-out/mono/data-bin", start)
+    [compare] = dry.calls("bert-fused-compare")
+    assert f"as_downloaded={start}" in compare
+    assert of(compare, "--baseline").startswith("control_mono=")
+
+
 def test_the_report_has_the_systems_with_and_without_monolingual_text(dry, mono):
     dry.run("own_data", *STEPS[2:], seeds="1 2")
     dry.run("own_data", *STEPS, "compare", mono=".", seeds="1 2")
@@ -150,11 +169,6 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
             {"mono": ".", "bert_text": "."},
             "--bert-text has no synthetic text, as --mono needs; leave one of them out",
         ),
-        (
-            ["reverse"],
-            {"mono": ".", "start": "x"},
-            "--start has no reverse model, as --mono needs; leave one",
-        ),
         (["distill"], {"mono": ".", "teacher": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
         (["compare"], {"baseline": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
         (["reverse"], {"mono": ".", "out": "new"}, "there is no new/mono/text.json; run the step prepare first"),
@@ -184,6 +198,7 @@ def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path
     monkeypatch.setattr(back_translation, "leaning_between", lambda *paths: lambda line: -1 if line in targets else 1)
     (tmp_path / "text").mkdir()
     shutil.copy(workspace.path / "train.en", tmp_path / "text")
+    (tmp_path / "text.json").write_text('{"tags": ["", ""]}')
     flags = [
         "--user-dir",
         str(ROOT / "bert_fused_plugin"),

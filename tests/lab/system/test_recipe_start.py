@@ -9,7 +9,7 @@ from transformers import AutoModelForSeq2SeqLM
 from translation_models import MODELS, WORDS
 
 from bert_fused_lab.importing import import_bert_nmt
-from bert_fused_lab.recipe import command, start
+from bert_fused_lab.recipe import back_translation, command, distill, start
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -77,6 +77,34 @@ def test_of_a_large_vocabulary_the_text_needs_a_part_and_an_import_is_taken_as_i
     for args.source, args.target in (("en", "de"), ("fr", "en")):
         with pytest.raises(BertFusedError, match=f"is of other languages; import it with -s {args.source} -t"):
             start.import_model(args, args.data, calls.append)
+
+
+def test_monolingual_text_has_the_tags_of_the_model(place, bert_dir, monkeypatch):
+    draw, out, words = random.Random(1), place / "out", {"en": WORDS[:7], "fr": WORDS[5:11]}
+    text = {language: [" ".join(draw.choices(words[language], k=5)) for _ in range(90)] for language in words}
+    for language, lines in text.items():
+        (place / "data" / f"train.{language}").write_text("".join(f"{line}\n" for line in lines[:60]), encoding="utf-8")
+    mono = [*text["fr"][60:], text["en"][0], ""]
+    (place / "data" / "mono.fr").write_text("".join(f"{line}\n" for line in mono), encoding="utf-8")
+    given = ["--start", str(place / "nllb"), "--bert", str(bert_dir), "--mono", str(place / "data"), "--out", str(out)]
+    command.main(["en", "fr", str(place / "data"), *given, "prepare"])
+    given = distill.read(out / "mono" / "text" / "train.fr")
+    assert 20 < len(given) <= 30
+    assert {line.split()[0] for line in given} == {"fra_Latn"}
+
+    def translate(data, translated, source, target, flags):
+        translated.mkdir()
+        lines = [*distill.read(out / "text" / "train.en")[: len(given) - 2], f"eng_Latn {given[0].split(' ', 1)[1]}"]
+        sides = {"en": [*lines, lines[0].split(" ", 1)[1]], "fr": given}
+        for language, side in sides.items():
+            (translated / f"train.{language}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+
+    monkeypatch.setattr(distill, "main", translate)
+    back_translation.main(out / "text", out / "mono", "en", "fr", [])
+    sources, targets = (distill.read(out / "mono" / f"synthetic.{language}") for language in ("en", "fr"))
+    assert len(sources) == len(targets) == len(given) - 1  # without the French source
+    assert {line.split()[0] for line in targets} == {"fra_Latn"}
+    assert {line.startswith("<s> eng_Latn \u2581") for line in sources} == {True}
 
 
 def test_what_the_model_decides_is_refused(tmp_path):

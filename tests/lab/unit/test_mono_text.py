@@ -67,7 +67,7 @@ def args(tmp_path):
         out / "data-bin" / "dict.de.txt",
         [f"{word} 1" for word in "ein Hund rennt Haus der Mann sieht Tom 0 1 2 a dog".split()],
     )
-    return Namespace(out=out, mono=tmp_path, source="en", target="de", subwords="none")
+    return Namespace(out=out, mono=tmp_path, source="en", target="de", subwords="none", start=None)
 
 
 def test_only_new_lines_of_the_language_are_translated_back(args, capsys):
