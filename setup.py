@@ -45,7 +45,7 @@ PLOTS = ["tensorboard"]  # for --tensorboard-logdir; without a bound, since each
 shutil.rmtree(HERE / "build" / "lib", ignore_errors=True)  # setuptools would install the modules of an earlier version
 setup(
     name="bert_fused_plugin",
-    version="1.0.0",
+    version="1.1.0",
     description="BERT-fused neural machine translation, and RNNsearch, in stock fairseq with a pre-trained BERT",
     long_description=read("README.md"),
     long_description_content_type="text/markdown",

@@ -68,7 +68,7 @@ def test_the_wheel_carries_every_module_the_hook_and_the_type_marker(wheel):
     assert modules <= set(names)
     assert "bert_fused_plugin/py.typed" in names
     assert [name for name in names if name.endswith(".pth")] == [
-        f"bert_fused_plugin-1.0.0.data/purelib/{STARTUP_FILE}"  # pip puts it into site-packages
+        f"bert_fused_plugin-1.1.0.data/purelib/{STARTUP_FILE}"  # pip puts it into site-packages
     ]
     assert not [name for name in names if name.startswith(("tests", "examples", "scripts", "benchmarks"))]
 
