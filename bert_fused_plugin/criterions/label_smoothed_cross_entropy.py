@@ -57,7 +57,7 @@ class LabelSmoothedCrossEntropyConfig(FairseqDataclass, Specified):
         unset=", ".join(f"{kind.alpha:g} for {name}" for name, kind in CONSISTENCY_KINDS.items() if kind is not None),
     )
     cutoff: float = flag(
-        "The share p_cut of the tokens that the second reading lacks.",
+        "The share p_cut of the tokens whose embeddings are cut from the second reading.",
         0.05,
         rule=Rule(lambda value: 0 <= value < 1, "must be in [0, 1)", "0.05 is usual"),
         where=(only_for("consistency", CONSISTENCY_KINDS, lambda kind: kind is not None and kind.cuts),),

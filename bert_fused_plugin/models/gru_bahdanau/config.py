@@ -55,7 +55,7 @@ class GruConfig(BertFlags):
         values="[0, 1)",
     )
     rnn_init: ChoiceEnum(tuple(INITIALISATIONS)) = flag(  # type: ignore[valid-type]
-        "The first values of the parameters. Recurrent matrices are orthogonal. "
+        "How the parameters are initialised. Recurrent matrices are orthogonal with both values. "
         + "; ".join(f"{name}: {kind.help}" for name, kind in INITIALISATIONS.items())
         + ". The default of the architecture gru_bahdanau is paper.",
         "modern",
