@@ -61,6 +61,8 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     updates, more = (batches * flags["--max-update"][0] for flags in settings)
     every = batches * settings[0]["--validate-interval-updates"][0]
     seconds = steps(plain, fused, probe, text, args.target, updates, more, every, len(args.seeds))
+    if args.start:
+        del seconds["transformer"]  # which was downloaded
     if args.mono:
         mono = size(args.out / "mono" / "text" / f"train.{args.target}")
         back = plain.start + mono * plain.translation / (torch.cuda.device_count() or usable_cores())

@@ -24,9 +24,10 @@ class FusionKind:
     # builds, from the `LayerOptions`, the module that joins the outputs of the NMT branch and of BERT's branch,
     # (B, T, C) each, under drop-net; None: there are no two branches
     mix: Optional[Callable[[Any], nn.Module]] = None
-    learned: bool = False  # whether it has parameters, which drop-net with p_net = 1 never trains
     is_sublayer: bool = False  # whether the attention to BERT is a sub-layer of its own, which has a layer norm
-    weighted: bool = False  # whether ``--bert-branch-weights`` has an effect
+    # whether it is the weighted sum of --bert-branch-weights; only this is what drop-net with p_net = 1, the paper's,
+    # which never joins the branches in training, is meant for
+    weighted: bool = False
     identity_start: IdentityStart = IdentityStart.IMPOSSIBLE  # the condition of ``--bert-identity-start``
 
     @property
@@ -55,7 +56,6 @@ FUSION_KINDS: Dict[str, FusionKind] = {
     "gated": FusionKind(
         help="each layer joins the two branches by a learned gate",
         mix=lambda options: Gate(options.embed_dim),
-        learned=True,
     ),
     "embedding": FusionKind(help="BERT's states take the place of the source embeddings"),
 }

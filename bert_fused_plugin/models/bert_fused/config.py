@@ -150,7 +150,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         """Return p_net: the value of the flag, or the default of the fusion."""
         if self.bert_drop_net is not None:
             return self.bert_drop_net
-        return float(self.fusion.has_branches and not self.fusion.learned and not self.bert_identity_start)
+        return float(self.fusion.weighted and not self.bert_identity_start)
 
     def branch_weights(self) -> Tuple[float, float]:
         """Return the weights of the NMT branch and of BERT's branch; ValueError as of `parse_weights`.
@@ -206,7 +206,7 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
             f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
             f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
         )
-    if fusion.learned and cfg.bert_drop_net == 1:
+    if fusion.has_branches and not fusion.weighted and cfg.bert_drop_net == 1:
         errors.append(
             f"--bert-drop-net must be below 1 with --bert-fusion {cfg.bert_fusion}, got {cfg.bert_drop_net}, because "
             "training would never join the branches; leave it out for 0"

@@ -42,7 +42,7 @@ def test_a_fusion_of_ones_own_trains_resumes_and_translates(workspace, tmp_path)
     plugin = ["--user-dir", tmp_path / "larger"]
     flags = [*plugin, "--bert-fusion", "larger"]
     log, _ = train_and_translate(workspace, tmp_path / "save", *flags, generate=plugin)
-    assert "larger fusion, drop-net 1.0" in log
+    assert "larger fusion, drop-net 0.0" in log
     assert "begin training epoch 2\n" in workspace.train(*flags, save_dir=tmp_path / "save").stdout
     last, new = tmp_path / "save" / "checkpoint_last.pt", tmp_path / "exported"
     workspace.run("bert-fused-export", last, workspace.data, *plugin, "--output", new)
