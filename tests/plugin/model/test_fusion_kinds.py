@@ -130,7 +130,7 @@ def test_the_checks_know_a_fusion_of_ones_own(build):
     with pytest.raises(BertFusedError, match=r"--bert-identity-start is for .*, got True; leave it out"):
         build(bert_fusion="toy-product", bert_identity_start=True)
     build(bert_fusion="toy-product", bert_drop_net=0.5)
-    with pytest.raises(BertFusedError, match=r"--bert-drop-net must be below 1 with --bert-fusion toy-product, got 1.0"):
+    with pytest.raises(BertFusedError, match=r"--bert-drop-net must be below 1 with --bert-fusion toy-product"):
         build(bert_fusion="toy-product", bert_drop_net=1.0)
     with pytest.raises(BertFusedError, match=r"--bert-drop-net is for --bert-fusion .*parallel.*, got 0.5"):
         build(bert_fusion="toy-sublayer", bert_drop_net=0.5)
