@@ -77,7 +77,7 @@ setup(
         "Topic :: Text Processing :: Linguistic",
         "Typing :: Typed",
     ],
-    python_requires=">=3.9,<3.15",
+    python_requires=">=3.9,<3.16",
     packages=find_packages(include=["bert_fused_plugin*", "bert_fused_lab*", "fairseq_compat"]),
     package_data={
         "bert_fused_plugin": ["py.typed"],

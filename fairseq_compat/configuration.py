@@ -70,6 +70,9 @@ def before_fairseq() -> None:
     if sys.version_info >= (3, 14) and multiprocessing.get_start_method(allow_none=True) is None:
         multiprocessing.set_start_method("fork")  # as before: they share the memory of the training
 
+    if not hasattr(dataclasses, "_MISSING_TYPE"):  # in Python 3.15, MISSING has no class of its own
+        vars(dataclasses)["_MISSING_TYPE"] = type(dataclasses.MISSING)
+
     # Python 3.11 rejects defaults that cannot be hashed, and the configs of fairseq and of its plug-ins have configs as
     # defaults.  An identity hash gives those what Python 3.10 did.
     if sys.version_info < (3, 11) or hasattr(dataclasses._process_class, "__wrapped__"):  # type: ignore[attr-defined]
