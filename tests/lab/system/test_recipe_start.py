@@ -37,6 +37,7 @@ def test_a_downloaded_model_is_scored_fine_tuned_fused_and_exported(place, bert_
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "\ntransformer: out/start/checkpoint.pt, as it was downloaded\n" in done.stdout
     assert "of the control 3e-05" in done.stdout
+    assert " (control " in done.stdout  # the first of the expected times: the transformer was downloaded
     out = place / "out"
     for language in ("en", "fr"):
         assert (out / "data-bin" / f"dict.{language}.txt").read_bytes() == (
