@@ -88,12 +88,13 @@ def check(raw: RawText) -> None:
         check_split(paths_of(raw, split), findings, keeps_symbols)
     if not findings.errors:
         warn_of_copies(raw, findings)
-    read = {path.name for split in ("train", "mono", *given_splits(raw)) for path in paths_of(raw, split)}
+    read = {path.name for split in ("train", *given_splits(raw)) for path in paths_of(raw, split)}
     ends = tuple(f".{language}{packed}" for language in raw.languages for packed in ("", ".gz"))
     unread = sorted(path.name for path in raw.data.glob("*.*") if path.name.endswith(ends) and path.name not in read)
     if unread:
         findings.warnings.append(
-            f"{raw.data} holds {', '.join(unread)}: not read; only unpacked train, valid, test and test-NAME are"
+            f"{raw.data} holds {', '.join(unread)}: not read as parallel text; only unpacked train, valid, test and "
+            "test-NAME are"
         )
     source = paths_of(raw, "train")[::2][-1]
     if raw.bert is not None and os.access(source, os.R_OK):
