@@ -10,13 +10,18 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import sacrebleu
+from documentation import blocks
 from helpers import WORDS
+from translation_models import MODELS, lines
 from workspace import ROOT, TRANSFORMER, Workspace, hypotheses
 
-from bert_fused_lab.exporting import measure_ctranslate2, to_ctranslate2
+from bert_fused_lab.exporting import export_model, measure_ctranslate2, to_ctranslate2
+from bert_fused_lab.importing import import_bert_nmt
+from bert_fused_lab.importing.check_import import Both
 from bert_fused_lab.recipe import distill
 from bert_fused_lab.recipe.subwords import learn, split_file
 
@@ -180,3 +185,36 @@ def test_what_is_distilled_is_what_fairseq_translates_and_goes_on_after_a_kill(w
     again = ["kept" if number in numbers else line for number, line in enumerate(expected)]
     assert 0 < len(numbers) < 150
     assert (out / "train.de").read_text(encoding="utf-8").splitlines() == again
+
+
+@pytest.mark.parametrize("name", ["OPUS-MT", "NLLB"])
+def test_the_page_shows_how_a_model_exported_for_transformers_runs_on_ctranslate2(name, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    make, options, languages = MODELS[name]
+    for folder in ("model", "own_data-out"):
+        (tmp_path / folder).mkdir()
+    make(tmp_path / "model", decoder_attention_heads=4, **options)  # CTranslate2 wants as many as the encoder has
+    import_bert_nmt.main(["hf", "model", "imported", *languages])
+    export_model.main(["hf", "imported/checkpoint.pt", "own_data-out/deploy"])
+    converter = Path(sys.executable).with_name("ct2-transformers-converter")
+    model, output = "own_data-out/deploy", "own_data-out/deploy-int8"
+    subprocess.run([converter, "--model", model, "--output_dir", output], check=True, timeout=200)  # without rounding
+    [translate] = (block.code for block in blocks("docs/deploy.md") if output in block.code)
+    if name == "OPUS-MT":
+        for part in (', src_lang="eng_Latn"', ', target_prefix=[["fra_Latn"]]'):
+            assert part in translate
+            translate = translate.replace(part, "")
+    both = Both("model", "imported")
+    text = lines(30, 7)
+    expected = {
+        line: both.pieces[1]
+        .decode([symbol for symbol in theirs[:-1] if not re.fullmatch(r"\w{3}_\w{4}", symbol)])
+        .strip()
+        for line, (theirs, _) in zip(text, both.translations(text, length=30))
+        if theirs[-1] == "</s>"  # at the limit, only fairseq ends a translation
+    }
+    assert len(expected) > 20
+    capfd.readouterr()
+    for line in expected:
+        exec(translate.replace("A sentence.", line))
+    assert capfd.readouterr().out.splitlines() == list(expected.values())
