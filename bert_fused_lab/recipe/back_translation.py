@@ -14,18 +14,20 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 from fairseq.data import Dictionary
+from sentencepiece import SentencePieceProcessor
 from tqdm import tqdm
 
+from bert_fused_lab.importing.import_hf import SETTINGS
 from bert_fused_lab.recipe import distill
 from bert_fused_lab.recipe.data import MONO_RECORD, binarise_alike
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
 from bert_fused_lab.recipe.splitting import read_pairs
-from bert_fused_lab.recipe.start import imported_settings, splits_of_start
-from bert_fused_lab.recipe.subwords import learned
+from bert_fused_lab.recipe.start import FOLDER, imported_settings, splits_of_import
+from bert_fused_lab.recipe.subwords import Split, learned, split_file
 from bert_fused_lab.recipe.text_checks import Findings, check_file
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import written_whole
@@ -52,18 +54,17 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     for warning in findings.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     raise_all(findings.errors)
-    tags = imported_settings(args.out)["tags"] if args.start else ["", ""]
-    if args.start:
-        split = splits_of_start(args.out, (args.source, args.target))[args.target]
-    else:
-        split = str if args.subwords == SPLIT_BEFORE else learned(args.subwords, text)
+    tags = imported_settings(args.out / FOLDER)["tags"] if args.start else ["", ""]
+    subwords = FOLDER if args.start else args.subwords
+    split = _splits(subwords, args.out, text, (args.source, args.target))[args.target]
     known = Dictionary.load(f"{args.out}/data-bin/dict.{args.target}.txt")
     parallel = [file for name in ("train", "valid", "test*") for file in text.glob(f"{name}.{args.target}")]
     leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}", tags)
     seen, total, lines, tokens = {hash(line) for file in parallel for line in distill.read(file)}, 0, 0, 0
     shutil.rmtree(folder / "text", ignore_errors=True)
     (folder / "text").mkdir(parents=True)
-    with (folder / "text" / f"train.{args.target}").open("w", encoding="utf-8") as out:
+    files = [folder / "text" / f"{name}.{args.target}" for name in ("train", "raw")]
+    with files[0].open("w", encoding="utf-8") as out, files[1].open("w", encoding="utf-8") as raw:
         for (plain,) in tqdm(read_pairs([mono]), desc=f"reading {mono.name}", unit=" lines", disable=None):
             total, words = total + 1, split(plain).split()
             line = " ".join(words)
@@ -71,13 +72,15 @@ def prepare_mono(args: Namespace, text: Path) -> None:
                 seen.add(hash(line))
                 lines, tokens = lines + 1, tokens + len(words)
                 out.write(f"{line}\n")
+                raw.write(f"{plain}\n")
     if not lines:
         raise BertFusedError(f"{mono} has no line that can be translated back; give other sentences of {args.target}")
     say(
         f"prepare: {lines:,} of {total:,} lines of {mono.name} are translated back; the others are empty, come twice, "
         "are in the parallel text, look like another language, or have symbols that its training text has not"
     )
-    write_json(folder / MONO_RECORD, {"checksum": digest, "lines": lines, "tokens": tokens, "tags": tags})
+    record = {"checksum": digest, "lines": lines, "tokens": tokens, "tags": tags, "subwords": subwords}
+    write_json(folder / MONO_RECORD, record)
 
 
 def prepared_mono(args: Namespace) -> Dict[str, int]:
@@ -91,24 +94,32 @@ def prepared_mono(args: Namespace) -> Dict[str, int]:
 def mono_errors(args: Namespace) -> List[str]:
     """Return a sentence for each problem with the settings of the monolingual text."""
     if not args.mono:
-        steps = [step for step in args.steps if step in ("reverse", "back_translate")]
-        return [f"the step {step} needs --mono; give the directory of the monolingual text" for step in steps]
+        names = [f"the step {step}" for step in args.steps if step in ("reverse", "back_translate")]
+        names += ["--reverse"] if args.reverse else []
+        return [f"{name} needs --mono; give the directory of the monolingual text" for name in names]
     errors = ["--bert-text has no synthetic text, as --mono needs; leave one of them out"] if args.bert_text else []
+    if args.reverse and args.subwords == SPLIT_BEFORE:
+        errors.append("--reverse reads raw text, which --subwords none does not have; leave one of them out")
     if not (args.mono / f"mono.{args.target}").is_file():
         errors.append(f"--mono {args.mono} has no mono.{args.target}; give the directory of this file")
     return errors
 
 
-def back_translate(args: Namespace, run: Run, text: Path, flags: Sequence[str]) -> None:
+def back_translate(args: Namespace, run: Run, text: Path, flags: Sequence[str], imported: Optional[Path]) -> None:
     """Translate the monolingual text with the *flags* of fairseq-generate, and make OUT/mono/data-bin.
 
     There, ``train`` is the parallel text and ``train1`` the synthetic pairs, which fairseq joins to one training set.
+    *imported* is the directory of the model of --reverse, which has subwords of its own.
     """
     folder, sets = args.out / "mono", (args.out / "valid", text / "test")
     data, new = folder / "text" / "data-bin", folder / "data-bin.new"
-    if not data.exists():  # fairseq wants the other side, too, which nothing reads
-        shutil.copy(folder / "text" / f"train.{args.target}", folder / "text" / f"train.{args.source}")
-        binarise_alike(args, run, folder / "text" / "train", *sets, data.with_suffix(".new"))
+    if not data.exists():
+        train = folder / "text" / "train"
+        if imported:
+            train = _split_for(imported, folder / "text", args.source, args.target)
+        else:  # fairseq wants the other side, too, which nothing reads
+            shutil.copy(f"{train}.{args.target}", f"{train}.{args.source}")
+        binarise_alike(args, run, train, *sets, data.with_suffix(".new"), imported)
         data.with_suffix(".new").rename(data)
     words = ["python", "-m", "bert_fused_lab.recipe.back_translation", str(text), str(folder), args.source, args.target]
     run([*words, str(data), "--source-lang", args.target, "--target-lang", args.source, *flags])
@@ -126,9 +137,14 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
     Raises:
         BertFusedError: no pair passes the filter.
     """
-    translated, tags = folder / "translated", read_json(folder / MONO_RECORD)["tags"]
+    translated, record = folder / "translated", read_json(folder / MONO_RECORD)
+    tags, reverse = record["tags"], Path(command[command.index("--path") + 1]).parent
     distill.main(folder / "text", translated, target, source, command)
-    texts = zip((distill.read(translated / f"train.{language}") for language in (source, target)), tags)
+    both = [distill.read(translated / f"train.{language}") for language in (source, target)]
+    if (reverse / SETTINGS).exists():
+        split = _splits(record["subwords"], folder.parent, text, (source, target))[source]
+        both[0] = _in_other_subwords(both[0], reverse, split)
+    texts = zip(both, tags)
     sources, targets = ([line.removeprefix(tag).lstrip() for line in lines] for lines, tag in texts)
     leaning = leaning_between(text / f"train.{source}", text / f"train.{target}", tags)
     faults = [fault(*pair, leaning) for pair in zip(sources, targets)]
@@ -140,6 +156,30 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
     for language, tag, lines in zip((source, target), (f"{TAG} {tags[0]}".rstrip(), tags[1]), zip(*kept)):
         with written_whole(folder / f"synthetic.{language}") as new:
             new.write_text("".join(f"{tag} {line}".lstrip() + "\n" for line in lines), encoding="utf-8")
+
+
+def _splits(kind: str, out: Path, text: Path, languages: Sequence[str]) -> Dict[str, Split]:
+    """Return for each language the function that splits a line as the parallel text is split."""
+    if kind == FOLDER:
+        return splits_of_import(out / FOLDER, languages)
+    return dict.fromkeys(languages, str if kind == SPLIT_BEFORE else learned(kind, text))
+
+
+def _split_for(imported: Path, text: Path, source: str, target: str) -> Path:
+    """Split the raw text for an *imported* model, and return the place of the files without their languages."""
+    train, tag = text / "for-reverse", imported_settings(imported)["tags"][1]
+    split_file(text / f"raw.{target}", Path(f"{train}.{target}"), splits_of_import(imported, (target, source))[target])
+    other = f"{tag or '.'}\n" * len(distill.read(text / f"raw.{target}"))  # of it, only the tag is read
+    Path(f"{train}.{source}").write_text(other, encoding="utf-8")
+    return train
+
+
+def _in_other_subwords(lines: Sequence[str], imported: Path, split: Split) -> List[str]:
+    """Join what an *imported* model has translated, and *split* it; with unknown symbols, a line becomes empty."""
+    join = SentencePieceProcessor(model_file=str(imported / "target.spm")).decode
+    tag = imported_settings(imported)["tags"][1]
+    texts = (line.removeprefix(tag).split() for line in lines)
+    return ["" if "<unk>" in pieces else split(join(pieces)) for pieces in texts]
 
 
 def fault(source: str, target: str, leaning: Callable[[str], float]) -> str:

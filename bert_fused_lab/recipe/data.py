@@ -3,13 +3,13 @@
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, choose_bert, description
 from bert_fused_lab.recipe.raw_text import RawText, make_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
-from bert_fused_lab.recipe.start import FOLDER, import_model, splits_of_start
+from bert_fused_lab.recipe.start import FOLDER, import_model, splits_of_import
 from bert_fused_lab.recipe.subwords import Split
 from bert_fused_lab.recipe.text_checks import check_for_fairseq
 from bert_fused_plugin.errors import BertFusedError
@@ -86,9 +86,11 @@ def text_of(args: Namespace, record: Dict[str, Any]) -> Path:
     return Path(record["text"] or args.out / "text")
 
 
-def binarise_alike(args: Namespace, run: Run, train: Path, valid: Path, test: Path, folder: Path) -> None:
-    """Make a data-bin of text in subwords with the dictionaries of OUT/data-bin; languages end the names."""
-    dictionaries = _given_dictionaries(args, args.out / "data-bin")
+def binarise_alike(
+    args: Namespace, run: Run, train: Path, valid: Path, test: Path, folder: Path, of: Optional[Path] = None
+) -> None:
+    """Make a data-bin of text in subwords with dictionaries *of* OUT/data-bin or another directory."""
+    dictionaries = _given_dictionaries(args, of or args.out / "data-bin")
     _preprocess(args, run, train, valid, [test], folder, *dictionaries)
 
 
@@ -129,7 +131,7 @@ def _text(args: Namespace, bert: str, run: Run) -> Path:
 
     def start(text: Path) -> Dict[str, Split]:
         import_model(args, text, run)
-        return splits_of_start(args.out, languages)
+        return splits_of_import(args.out / FOLDER, languages)
 
     options = among_flags(args.bert_flags).bert_tokenizer_options
     languages, subwords = (args.source, args.target), (args.subwords, args.symbols, start if args.start else None)

@@ -66,7 +66,8 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     if args.mono:
         mono = size(args.out / "mono" / "text" / f"train.{args.target}")
         back = plain.start + mono * plain.translation / (torch.cuda.device_count() or usable_cores())
-        seconds = {"reverse": plain.training(updates, every), "back_translate": back, **seconds}
+        reverse = {} if args.reverse else {"reverse": plain.training(updates, every)}
+        seconds = {**reverse, "back_translate": back, **seconds}
         seconds["BERT's states"] += fused.states * 1.5 * mono  # the parallel text, which comes several times, is less
     times = ", ".join(f"{step} {minutes(took)}" for step, took in seconds.items())
     say(f"expected time, at most: {minutes(sum(seconds.values()))} ({times})")

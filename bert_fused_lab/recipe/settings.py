@@ -120,7 +120,9 @@ OPTIONS: Sequence[Any] = (
         "train.SRC, and valid.SRC and test.SRC if DATA has them, with the same lines as in DATA"),
     ("mono", _directory, None, "DIR", "directory of mono.TGT, one sentence a line, which a model of the other "
         "direction translates.  All systems learn from it, too, in OUT/mono; the report calls them SYSTEM_mono, and "
-        "has those of OUT, too.  Not with --start or --bert-text"),
+        "has those of OUT, too.  Not with --bert-text"),
+    ("reverse", _model, None, "MODEL", "with --mono: a pre-trained model of the other direction that translates "
+        "mono.TGT as it is, such as Helsinki-NLP/opus-mt-fr-en for en fr; default: one is trained"),
     ("bert-flags", shlex.split, "", "FLAGS", "further flags about BERT, such as --bert-tokenizer-options, or "
         "'--bert-layer 8' instead of the last layer, or of that at two thirds of the depth of a sentence encoder"),
     ("start", _model, None, "MODEL", "pre-trained translation model to fine-tune instead of training one: OPUS-MT, "

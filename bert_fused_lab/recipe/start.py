@@ -55,33 +55,33 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
     run(["bert-fused-import", "hf", args.start, str(folder), "-s", args.source, "-t", args.target, *part])
 
 
-def imported_settings(out: Path) -> Dict[str, Any]:
+def imported_settings(folder: Path) -> Dict[str, Any]:
     """Return the flags of the imported model's architecture, and its tags of source and target.
 
     Raises:
         BertFusedError: the import has gone; OUT/start may be a link to it.
     """
-    path = out / FOLDER / SETTINGS
+    path = folder / SETTINGS
     if not path.exists():
-        raise BertFusedError(f"there is no {path} of the import of --start; put it back, or give another --out")
+        raise BertFusedError(f"there is no {path} of an imported model; put it back, or give another --out")
     settings: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return settings
 
 
-def splits_of_start(out: Path, languages: Sequence[str]) -> Dict[str, Split]:
+def splits_of_import(folder: Path, languages: Sequence[str]) -> Dict[str, Split]:
     """Return for each language the function that splits a line, and begins it with a tag where the model has tags."""
 
     def split_by(side: str, tag: str) -> Split:
-        model = SentencePieceProcessor(model_file=str(out / FOLDER / f"{side}.spm"))
+        model = SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
         return lambda line: " ".join([tag, *model.encode(line, out_type=str)]).strip()
 
-    tags = imported_settings(out)["tags"]
+    tags = imported_settings(folder)["tags"]
     return {lang: split_by(side, tag) for lang, side, tag in zip(languages, ("source", "target"), tags)}
 
 
 def size_of_start(out: Path) -> Size:
     """Return the imported model's architecture, for the transformer and for BERT-fused, and how it is fine-tuned."""
-    flags = " ".join(imported_settings(out)["flags"])
+    flags = " ".join(imported_settings(out / FOLDER)["flags"])
     return replace(_FINE_TUNING, transformer=f"--arch transformer {flags}", fused_arch=f"bert_fused {flags}")
 
 

@@ -118,7 +118,8 @@ class Recipe:
     def estimate(self, step: str) -> None:
         """Print how long the trainings will take."""
         plain = "control" if self.args.start else "transformer"
-        if (self.out / ("reverse" if self.args.mono else plain) / RECORD).exists():
+        first = self._reverse if self.args.mono and not self.args.reverse else self.runs / plain
+        if (first / RECORD).exists():
             say("estimate: skipped, because the training has begun")
         else:
             trainings = {"plain": self._command(plain), "fused": self._command("bert_fused")}
@@ -127,9 +128,16 @@ class Recipe:
     def reverse(self, step: str) -> None:
         """Train a transformer from the target to the source, which back_translate uses, on the parallel text alone.
 
-        With --start, it begins with that model: one of many languages knows this direction, too.
+        With --start, it begins with that model: one of many languages knows this direction, too.  --reverse names a
+        model of this direction, which is imported and not trained.
         """
-        args, plan, folder = self.args, self.plan, self.out / "reverse"
+        args, plan, folder = self.args, self.plan, self._reverse
+        if args.reverse:
+            if folder.exists():
+                say("reverse: done before")
+            else:
+                self.run(["bert-fused-import", "hf", args.reverse, str(folder), "-s", args.target, "-t", args.source])
+            return
         command = self._command("control" if args.start else "transformer")
         command[1] = f"{self.out}/data-bin"
         dropout = dropout_for(plan.size, plan.record["pairs"])
@@ -140,15 +148,21 @@ class Recipe:
 
     def back_translate(self, step: str) -> None:
         """Translate the monolingual text to the source language, and make the data-bin that all systems learn from."""
-        args, plan, reverse = self.args, self.plan, self.out / "reverse"
+        args, plan = self.args, self.plan
         # sampling gives the stronger signal, but with little parallel text beam search does (Edunov et al. 2018)
         is_sampled = prepared_mono(args)["lines"] > 10 * plan.record["pairs"]
         search = [*self._search(), "--max-len-a", "1.5", "--max-len-b", "10", "--seed", str(args.seeds[0])]
         search += ["--sampling", "--beam", "1"] if is_sampled else []
-        model = self._average(reverse)
-        if not self._is_translated(step, self.base, {"reverse": self._model(reverse), "search": search}):
+        if args.reverse:
+            model = self._reverse / "checkpoint.pt"
+            need(model, "reverse")
+            made_by = checksum(model)
+            search += ["--prefix-size", "1"] if imported_settings(self._reverse)["tags"][1] else []
+        else:
+            model, made_by = self._average(self._reverse), self._model(self._reverse)
+        if not self._is_translated(step, self.base, {"reverse": made_by, "search": search}):
             flags = ["--user-dir", "bert_fused_plugin", "--path", str(model), *search, *self._translation]
-            back_translate(args, self.run, plan.text, flags)
+            back_translate(args, self.run, plan.text, flags, self._reverse if args.reverse else None)
 
     def train(self, name: str) -> None:
         """Train a system."""
@@ -366,9 +380,14 @@ class Recipe:
         return Path(self.runs / "transformer" / "checkpoint_best.pt")
 
     @property
+    def _reverse(self) -> Path:
+        """The directory of the model of the other direction."""
+        return Path(self.out / (f"reverse-{Path(self.args.reverse).name}" if self.args.reverse else "reverse"))
+
+    @property
     def _tags(self) -> List[str]:
         """The symbols that begin source and target sentences, or empty texts."""
-        return imported_settings(self.out)["tags"] if self.args.start else ["", ""]
+        return imported_settings(self.out / FOLDER)["tags"] if self.args.start else ["", ""]
 
     @property
     def _bert_text(self) -> List[str]:
@@ -407,7 +426,7 @@ class Step:
 _SYSTEMS = {name: Step(Recipe.train, system.help, system.default, system.shared) for name, system in SYSTEMS.items()}
 _STUDENTS = {name: _SYSTEMS.pop(name) for name in ("student", "student_control")}
 MONO_STEPS = {
-    "reverse": Step(Recipe.reverse, "with --mono: a transformer of the other direction"),
+    "reverse": Step(Recipe.reverse, "with --mono: a transformer of the other direction, or the import of --reverse"),
     "back_translate": Step(Recipe.back_translate, "with --mono: it translates mono.TGT, on all cores or GPUs"),
 }
 STEPS: Dict[str, Step] = {

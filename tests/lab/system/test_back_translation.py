@@ -163,6 +163,17 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
     ("steps", "given", "message"),
     [
         (["reverse"], {}, "the step reverse needs --mono; give the directory of the monolingual text"),
+        (["control"], {"reverse": "nllb"}, "--reverse needs --mono; give the directory of the monolingual text"),
+        (
+            ["reverse"],
+            {"mono": ".", "reverse": "x", "subwords": "none"},
+            "--reverse reads raw text",
+        ),
+        (
+            ["back_translate"],
+            {"mono": ".", "reverse": "x/nllb"},
+            "reverse-nllb/checkpoint.pt; run the step reverse",
+        ),
         (["reverse"], {"mono": "data-bin"}, "/data-bin has no mono.de; give the directory of this file"),
         (
             ["reverse"],

@@ -2,14 +2,18 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 from fork_server import run_forked
+from sentencepiece import SentencePieceProcessor
 from transformers import AutoModelForSeq2SeqLM
 from translation_models import MODELS, WORDS
 
 from bert_fused_lab.importing import import_bert_nmt
 from bert_fused_lab.recipe import back_translation, command, distill, start
+from bert_fused_lab.recipe.running import run_command
+from bert_fused_lab.recipe.subwords import learned
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -73,7 +77,7 @@ def test_of_a_large_vocabulary_the_text_needs_a_part_and_an_import_is_taken_as_i
     (place / "out").mkdir()
     args.start = str(place / "imported")
     start.import_model(args, args.data, calls.append)
-    assert start.imported_settings(place / "out")["tags"] == ["eng_Latn", "fra_Latn"]
+    assert start.imported_settings(place / "out" / "start")["tags"] == ["eng_Latn", "fra_Latn"]
     assert len(calls) == 2
     for args.source, args.target in (("en", "de"), ("fr", "en")):
         with pytest.raises(BertFusedError, match=f"is of other languages; import it with -s {args.source} -t"):
@@ -101,11 +105,44 @@ def test_monolingual_text_has_the_tags_of_the_model(place, bert_dir, monkeypatch
             (translated / f"train.{language}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
 
     monkeypatch.setattr(distill, "main", translate)
-    back_translation.main(out / "text", out / "mono", "en", "fr", [])
+    back_translation.main(out / "text", out / "mono", "en", "fr", ["--path", "reverse/average.pt"])
     sources, targets = (distill.read(out / "mono" / f"synthetic.{language}") for language in ("en", "fr"))
     assert len(sources) == len(targets) == len(given) - 1  # without the French source
     assert {line.split()[0] for line in targets} == {"fra_Latn"}
     assert {line.startswith("<s> eng_Latn \u2581") for line in sources} == {True}
+
+
+@pytest.mark.timeout(300)
+def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_subwords(place, bert_dir, monkeypatch):
+    data, out = place / "data", place / "out"
+    draw = random.Random(3)
+    mono = {" ".join(draw.choices(WORDS[:11], k=draw.randint(1, 9))) for _ in range(50)}
+    (data / "mono.fr").write_text("".join(f"{line}\n" for line in sorted(mono)), encoding="utf-8")
+    monkeypatch.setattr(back_translation, "leaning_between", lambda *paths: lambda line: -1)
+    monkeypatch.setattr(back_translation, "fault", lambda source, target, leaning: "" if source else "empty")
+
+    def run(words, *more):
+        if "bert_fused_lab.recipe.back_translation" in words:
+            text, folder, *languages = words[3:7]
+            back_translation.main(Path(text), Path(folder), *languages, words[7:])
+        else:
+            run_command(words, *more)
+
+    given = ["--bert", bert_dir, "--symbols", "60", "--mono", data, "--reverse", place / "nllb", "--out", out]
+    steps = ["prepare", "reverse", "back_translate", "--train-flags=--cpu", "--out", out]
+    command.main(["en", "fr", *map(str, [data, *given, *steps])], run)
+    raw, pieces = (distill.read(out / "mono" / "text" / f"{name}.fr") for name in ("raw", "for-reverse"))
+    assert 20 < len(raw) == len({*raw} & mono)
+    assert [line.replace(" ", "").replace("\u2581", " ") for line in pieces] == [f"fra_Latn {line}" for line in raw]
+    rows = [row.split("\t") for row in distill.read(out / "mono" / "translated" / "parts" / "0-of-1")]
+    assert {row[1].split()[0] for row in rows} == {"eng_Latn"}  # which is forced
+    split = learned("sentencepiece", out / "text")
+    decode = SentencePieceProcessor(model_file=str(out / "reverse-nllb" / "target.spm")).decode
+    expected = {int(row[0]): split(decode(row[1].split()[1:])) for row in rows if "<unk>" not in row[1]}
+    sources, targets = (distill.read(out / "mono" / f"synthetic.{language}") for language in ("en", "fr"))
+    assert sources == [f"<s> {expected[number]}" for number in sorted(expected) if expected[number]]
+    assert targets == [split(raw[number]) for number in sorted(expected) if expected[number]]
+    assert len(sources) > 20
 
 
 def test_what_the_model_decides_is_refused(tmp_path):
@@ -134,5 +171,5 @@ def test_a_directory_of_the_user_stays_as_it_is(dry):
     said = dry.refused("own_data", "control", start="imported")
     assert (
         said
-        == "there is no own_data-out/start/imported.json of the import of --start; put it back, or give another --out"
+        == "there is no own_data-out/start/imported.json of an imported model; put it back, or give another --out"
     )
