@@ -3,8 +3,8 @@
     python -m bert_fused_lab.recipe.distill TEXT OUT SRC TGT DATA_BIN --path CHECKPOINT [flags of fairseq-generate]
 
 TEXT/train.SRC is the text of DATA_BIN.  It is translated in parts, by a process on each GPU, or on each core that has
-2 GB.  OUT/parts keeps the parts, so that a run that was interrupted goes on.  OUT/train.{SRC,TGT} are written when all
-parts are there.
+enough memory.  OUT/parts keeps the parts, so that a run that was interrupted goes on.  OUT/train.{SRC,TGT} are written
+when all parts are there.
 """
 
 import logging
@@ -17,7 +17,7 @@ from multiprocessing import active_children, current_process, get_context, paren
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Dict, List, Sequence
+from typing import Dict, Iterable, List, Sequence
 
 import torch
 from fairseq import options
@@ -52,7 +52,8 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
     """Make the files *parts* in processes side by side, and show the progress."""
     parts[0].parent.mkdir(parents=True, exist_ok=True)
     gpus = torch.cuda.device_count()
-    workers = min(gpus or usable_cores(), len(parts))
+    models = map(Path, command[command.index("--path") + 1].split(":"))
+    workers = min(gpus or usable_cores(models), len(parts))
     context = get_context("spawn")  # no threads of tokenizers, and no GPU, pass a fork
     title = f"translation on {workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
     with ProcessPoolExecutor(workers, context, begin, (gpus, log)) as pool:
@@ -69,10 +70,11 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
             raise BertFusedError(f"{error}; all that was said is in {log}") from None
 
 
-def usable_cores() -> int:
-    """Return how many cores have 2 GB of memory each, which a process with a bert-base needs."""
+def usable_cores(models: Iterable[Path] = ()) -> int:
+    """Return how many cores have memory for a bert-base, 2 GB, and for reading and holding the files *models*."""
+    needed = 2e6 + 2 * sum(path.stat().st_size for path in models) / 1000
     [available] = re.findall(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
-    return max(1, min(len(os.sched_getaffinity(0)), int(available) // 2_000_000))
+    return max(1, min(len(os.sched_getaffinity(0)), int(int(available) / needed)))
 
 
 def begin(gpus: int, log: Path) -> None:

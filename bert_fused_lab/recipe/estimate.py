@@ -23,6 +23,7 @@ from bert_fused_lab.recipe.data import binarise_alike, sample
 from bert_fused_lab.recipe.distill import usable_cores
 from bert_fused_lab.recipe.progress import minutes
 from bert_fused_lab.recipe.running import Run, say, settings_of
+from bert_fused_lab.recipe.start import FOLDER
 from bert_fused_plugin.errors import BertFusedError
 
 _UPDATES = 25
@@ -65,7 +66,8 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
         del seconds["transformer"]  # which was downloaded
     if args.mono:
         mono = size(args.out / "mono" / "text" / f"train.{args.target}")
-        back = plain.start + mono * plain.translation / (torch.cuda.device_count() or usable_cores())
+        models = [args.out / FOLDER / "checkpoint.pt"] if args.start else []
+        back = plain.start + mono * plain.translation / (torch.cuda.device_count() or usable_cores(models))
         reverse = {} if args.reverse else {"reverse": plain.training(updates, every)}
         seconds = {**reverse, "back_translate": back, **seconds}
         seconds["BERT's states"] += fused.states * 1.5 * mono  # the parallel text, which comes several times, is less

@@ -149,7 +149,8 @@ def test_after_an_interrupt_no_further_part_is_distilled(tmp_path):
         "import time\n\nfrom bert_fused_lab.recipe import distill\n\n\n"
         "def translate(part, command):\n    time.sleep(1)\n    part.touch()\n\n\n"
         "def main(out):\n    distill.translate = translate\n"
-        "    distill.translate_all([out / str(number) for number in range(200)], out.with_name('log'), [])\n"
+        "    parts = [out / str(number) for number in range(200)]\n"
+        "    distill.translate_all(parts, out.with_name('log'), ['--path', __file__])\n"
     )
     (tmp_path / "run.py").write_text(
         "import pathlib, signal, slow\n\nif __name__ == '__main__':\n"

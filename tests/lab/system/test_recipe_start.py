@@ -170,6 +170,5 @@ def test_a_directory_of_the_user_stays_as_it_is(dry):
     (dry.path / "imported" / "imported.json").unlink()
     said = dry.refused("own_data", "control", start="imported")
     assert (
-        said
-        == "there is no own_data-out/start/imported.json of an imported model; put it back, or give another --out"
+        said == "there is no own_data-out/start/imported.json of an imported model; put it back, or give another --out"
     )

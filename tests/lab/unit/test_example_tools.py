@@ -113,9 +113,13 @@ def test_typing_errors_keep_lines_tags_and_numbers():
     assert "the rate must be above 0 and at most 1, such as 0.05, got nan" in refused.stderr
 
 
-@pytest.mark.parametrize(("gigabytes", "processes"), [(0, 1), (1, 1), (9, 4), (64, 8)])
-def test_the_teacher_translates_in_as_many_processes_as_memory_and_cores_allow(monkeypatch, gigabytes, processes):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(8))
+@pytest.mark.parametrize(("gigabytes", "size", "processes"), [(0, 1, 1), (1, 1, 1), (9, 1, 4), (64, 2.4e9, 9)])
+def test_the_teacher_translates_in_as_many_processes_as_memory_and_cores_allow(
+    monkeypatch, tmp_path, gigabytes, size, processes
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(99))
     facts = f"MemTotal: 99999999 kB\nMemFree: 1 kB\nMemAvailable:   {gigabytes * 10**6} kB\n"
     monkeypatch.setattr(Path, "read_text", lambda path: facts)
-    assert distill.usable_cores() == processes
+    with (tmp_path / "model.pt").open("wb") as model:
+        model.truncate(int(size))
+    assert distill.usable_cores([tmp_path / "model.pt"]) == processes
