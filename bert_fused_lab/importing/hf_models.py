@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused.warm_start import NO_PARAMETER
 
 SIDES = ("encoder", "decoder")
 EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
@@ -113,7 +114,7 @@ def to_hf(state: Mapping[str, Tensor], config: Any, ids: Mapping[str, Tensor]) -
             if is_marian and name in EMBEDDINGS[:2] and numbers[_PAD] == config.pad_token_id:
                 table[config.pad_token_id] = 0
             weights[key] = table[None] if name == BIAS else table
-        elif key and not name.endswith((".version", "_float_tensor")):
+        elif key and not NO_PARAMETER.match(name):
             is_longer = is_marian and name.endswith("embed_positions.weight")
             weights[key] = value[_PAD + 1 if is_longer else 0 :].float().clone()
     if is_marian:

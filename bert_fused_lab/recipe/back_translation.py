@@ -143,7 +143,8 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
     both = [distill.read(translated / f"train.{language}") for language in (source, target)]
     if (reverse / SETTINGS).exists():
         split = _splits(record["subwords"], folder.parent, text, (source, target))[source]
-        both[0] = _in_other_subwords(both[0], reverse, split)
+        known = Dictionary.load(f"{folder.parent}/data-bin/dict.{source}.txt")
+        both[0] = _rewritten(both[0], reverse, split, known)
     texts = zip(both, tags)
     sources, targets = ([line.removeprefix(tag).lstrip() for line in lines] for lines, tag in texts)
     leaning = leaning_between(text / f"train.{source}", text / f"train.{target}", tags)
@@ -152,7 +153,7 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(Counter(filter(None, faults)).items()))
     say(f"back_translate: {len(kept):,} pairs for training; left out: {counts or 'none'}")
     if not kept:
-        raise BertFusedError(f"{translated} has no usable translation; train reverse longer")
+        raise BertFusedError(f"{translated} has no usable translation; train reverse longer, or give another --reverse")
     for language, tag, lines in zip((source, target), (f"{TAG} {tags[0]}".rstrip(), tags[1]), zip(*kept)):
         with written_whole(folder / f"synthetic.{language}") as new:
             new.write_text("".join(f"{tag} {line}".lstrip() + "\n" for line in lines), encoding="utf-8")
@@ -174,12 +175,13 @@ def _split_for(imported: Path, text: Path, source: str, target: str) -> Path:
     return train
 
 
-def _in_other_subwords(lines: Sequence[str], imported: Path, split: Split) -> List[str]:
+def _rewritten(lines: Sequence[str], imported: Path, split: Split, known: Dictionary) -> List[str]:
     """Join what an *imported* model has translated, and *split* it; with unknown symbols, a line becomes empty."""
     join = SentencePieceProcessor(model_file=str(imported / "target.spm")).decode
     tag = imported_settings(imported)["tags"][1]
     texts = (line.removeprefix(tag).split() for line in lines)
-    return ["" if "<unk>" in pieces else split(join(pieces)) for pieces in texts]
+    new = ("" if "<unk>" in pieces else split(join(pieces)) for pieces in texts)
+    return [line if all(word in known for word in line.split()) else "" for line in new]
 
 
 def fault(source: str, target: str, leaning: Callable[[str], float]) -> str:

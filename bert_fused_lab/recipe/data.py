@@ -44,7 +44,7 @@ def prepare(args: Namespace, run: Run) -> None:
         raise BertFusedError(f"the text lies in --out {out}, where it would be overwritten; give another --out")
     out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(data_bin, ignore_errors=True)  # what follows may be interrupted
-    (out / "mono" / MONO_RECORD).unlink(missing_ok=True)  # it was split into the subwords of before
+    shutil.rmtree(out / "mono", ignore_errors=True)  # its subwords are those of before
     bert, why = choose_bert(args.bert, args.source)
     path = bert_path(bert)
     say(f"prepare: BERT is {path} ({why}): {description(path, args.bert_flags)}")

@@ -122,7 +122,8 @@ OPTIONS: Sequence[Any] = (
         "direction translates.  All systems learn from it, too, in OUT/mono; the report calls them SYSTEM_mono, and "
         "has those of OUT, too.  Not with --bert-text"),
     ("reverse", _model, None, "MODEL", "with --mono: a pre-trained model of the other direction that translates "
-        "mono.TGT as it is, such as Helsinki-NLP/opus-mt-fr-en for en fr; default: one is trained"),
+        "mono.TGT as it is, such as Helsinki-NLP/opus-mt-fr-en for en fr: a directory, an import of bert-fused-import "
+        "hf, or a name on the hub; default: one is trained"),
     ("bert-flags", shlex.split, "", "FLAGS", "further flags about BERT, such as --bert-tokenizer-options, or "
         "'--bert-layer 8' instead of the last layer, or of that at two thirds of the depth of a sentence encoder"),
     ("start", _model, None, "MODEL", "pre-trained translation model to fine-tune instead of training one: OPUS-MT, "

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping
 
 import torch
 
+from bert_fused_lab.importing.import_hf import SETTINGS
 from bert_fused_lab.recipe.back_translation import back_translate, prepare_mono, prepared_mono
 from bert_fused_lab.recipe.data import binarise_alike, prepare, prepared, text_of
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_width, write_random_bert
@@ -239,7 +240,7 @@ class Recipe:
             shutil.rmtree(exported, ignore_errors=True)
             self.run(["bert-fused-export", "hf", str(average), str(exported), "--imported", str(self._start.parent)])
             say(f"for CTranslate2: ct2-transformers-converter --model {exported} --output_dir {exported}-int8 "
-                "--quantization int8")  # fmt: skip
+                "--quantization int8 --force")  # fmt: skip
             return
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
@@ -382,7 +383,10 @@ class Recipe:
     @property
     def _reverse(self) -> Path:
         """The directory of the model of the other direction."""
-        return Path(self.out / (f"reverse-{Path(self.args.reverse).name}" if self.args.reverse else "reverse"))
+        given = self.args.reverse
+        if given and (Path(given) / SETTINGS).exists():  # it is imported
+            return Path(given)
+        return Path(self.out / "-".join(["reverse", *re.findall(r"[\w.]+", given or "")]))
 
     @property
     def _tags(self) -> List[str]:

@@ -28,7 +28,7 @@ _EMBEDDINGS = ("decoder.output_projection.weight", "decoder.embed_tokens.weight"
 _BERT = "encoder.bert."
 _OF_BERT = re.compile(r"encoder\.(bert|bert_proj|layer_mix)\.|.+\.(bert_attn|bert_attn_layer_norm|fusion)\.")
 # version numbers, records, sinusoids, and the weights that encoder layers of fairseq 0.12 save twice
-_NO_PARAMETER = re.compile(r".*(\.(version|text|weights|_float_tensor)|(in_proj|out_proj|fc1|fc2)_(weight|bias))$")
+NO_PARAMETER = re.compile(r".*(\.(version|text|weights|_float_tensor)|(in_proj|out_proj|fc1|fc2)_(weight|bias))$")
 _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_best.pt"
 
 
@@ -177,7 +177,7 @@ class WarmStart:
             if n not in fitting
         ]
         used = {self.state[name].data_ptr() for name in offered}
-        unused = [n for n, value in self.state.items() if value.data_ptr() not in used and not _NO_PARAMETER.match(n)]
+        unused = [n for n, value in self.state.items() if value.data_ptr() not in used and not NO_PARAMETER.match(n)]
         not_copied = {"keep their initial values": new, "of the checkpoint are not used": unused}
         parts = [f"{len(names)} {what}: {_first(names)}" for what, names in not_copied.items() if names]
         start = f"initialised {len(total) - len(new)} of {len(total)} parameters from {self.path}"

@@ -87,6 +87,8 @@ def test_a_downloaded_model_learns_the_other_direction_and_both_texts(dry, mono)
     (mono / "data-bin" / "made-from.json").write_text(json.dumps(record))
     dry.run("own_data", *STEPS, "compare", mono=".", start="imported")
     reverse, control, fused = dry.calls("fairseq-train")
+    imported = dry.run("own_data", "reverse", mono=".", start="imported", reverse="imported")
+    assert imported.endswith("reverse: done before\n")
     assert (reverse[0], of(reverse, "--source-lang")) == ("own_data-out/data-bin", "de")
     start = "own_data-out/start/checkpoint.pt"
     assert start == of(reverse, "--finetune-from-model") == of(control, "--finetune-from-model")
@@ -172,7 +174,7 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
         (
             ["back_translate"],
             {"mono": ".", "reverse": "x/nllb"},
-            "reverse-nllb/checkpoint.pt; run the step reverse",
+            "reverse-x-nllb/checkpoint.pt; run the step reverse",
         ),
         (["reverse"], {"mono": "data-bin"}, "/data-bin has no mono.de; give the directory of this file"),
         (

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from fairseq.data import Dictionary
 from fork_server import run_forked
 from sentencepiece import SentencePieceProcessor
 from transformers import AutoModelForSeq2SeqLM
@@ -118,6 +119,10 @@ def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_su
     draw = random.Random(3)
     mono = {" ".join(draw.choices(WORDS[:11], k=draw.randint(1, 9))) for _ in range(50)}
     (data / "mono.fr").write_text("".join(f"{line}\n" for line in sorted(mono)), encoding="utf-8")
+    with (data / "train.en").open("a", encoding="utf-8") as file:  # letters that the random model writes
+        file.write("".join(f"{letter}\n" for letter in sorted(set("".join(WORDS[11:])))))
+    with (data / "train.fr").open("a", encoding="utf-8") as file:
+        file.write("".join("the\n" for letter in sorted(set("".join(WORDS[11:])))))
     monkeypatch.setattr(back_translation, "leaning_between", lambda *paths: lambda line: -1)
     monkeypatch.setattr(back_translation, "fault", lambda source, target, leaning: "" if source else "empty")
 
@@ -128,7 +133,7 @@ def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_su
         else:
             run_command(words, *more)
 
-    given = ["--bert", bert_dir, "--symbols", "60", "--mono", data, "--reverse", place / "nllb", "--out", out]
+    given = ["--bert", bert_dir, "--symbols", "200", "--mono", data, "--reverse", place / "nllb", "--out", out]
     steps = ["prepare", "reverse", "back_translate", "--train-flags=--cpu", "--out", out]
     command.main(["en", "fr", *map(str, [data, *given, *steps])], run)
     raw, pieces = (distill.read(out / "mono" / "text" / f"{name}.fr") for name in ("raw", "for-reverse"))
@@ -137,12 +142,18 @@ def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_su
     rows = [row.split("\t") for row in distill.read(out / "mono" / "translated" / "parts" / "0-of-1")]
     assert {row[1].split()[0] for row in rows} == {"eng_Latn"}  # which is forced
     split = learned("sentencepiece", out / "text")
-    decode = SentencePieceProcessor(model_file=str(out / "reverse-nllb" / "target.spm")).decode
+    [imported] = out.glob("reverse-*")
+    decode = SentencePieceProcessor(model_file=str(imported / "target.spm")).decode
+    known = Dictionary.load(str(out / "data-bin" / "dict.en.txt"))
     expected = {int(row[0]): split(decode(row[1].split()[1:])) for row in rows if "<unk>" not in row[1]}
+    assert any(word not in known for line in expected.values() for word in line.split())  # letters of other scripts
+    expected = {number: line for number, line in expected.items() if all(word in known for word in line.split())}
     sources, targets = (distill.read(out / "mono" / f"synthetic.{language}") for language in ("en", "fr"))
     assert sources == [f"<s> {expected[number]}" for number in sorted(expected) if expected[number]]
     assert targets == [split(raw[number]) for number in sorted(expected) if expected[number]]
-    assert len(sources) > 20
+    assert len(sources) > 5
+    command.main(["en", "fr", *map(str, [data, *given, "--out", out]), "--subwords", "subword-nmt", "prepare"], run)
+    assert not (out / "mono" / "data-bin").exists()  # it is of other subwords
 
 
 def test_what_the_model_decides_is_refused(tmp_path):
