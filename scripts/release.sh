@@ -29,7 +29,7 @@ fresh() {
         mkdir "$work/$name-trial"
         cd "$work/$name-trial"
         pip install -q "$torch" "$package"
-        pip wheel -q --no-deps -w "$dist" fairseq==0.12.2
+        pip wheel -q --no-cache-dir --no-deps -w "$dist" fairseq==0.12.2  # one of the cache may be of another numpy
         pip install -q --no-deps --no-index --find-links "$dist" fairseq
         trial >"$log" 2>&1
     )
