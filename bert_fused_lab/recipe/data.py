@@ -40,7 +40,7 @@ def prepare(args: Namespace, run: Run) -> None:
         )
     if data_bin.exists() and not before:
         raise BertFusedError(f"{data_bin} was not made by this recipe; give another --out")
-    if {args.data, args.bert_text} & {out.resolve(), (out / "raw").resolve()}:
+    if {args.data, args.bert_text, args.mono} & {place.resolve() for place in (out, out / "raw", out / "mono")}:
         raise BertFusedError(f"the text lies in --out {out}, where it would be overwritten; give another --out")
     out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(data_bin, ignore_errors=True)  # what follows may be interrupted

@@ -326,6 +326,12 @@ def test_text_and_a_data_bin_of_somebody_else_are_not_overwritten(dry, tmp_path)
             (text / f"{split}.{lang}").write_text("a\n", encoding="utf-8")
     said = dry.refused("multi30k", "prepare", data=str(text), out=str(text))
     assert f"the text lies in --out {text}, where it would be overwritten" in said
+    mono = tmp_path / "new" / "mono" / "mono.de"
+    mono.parent.mkdir(parents=True)
+    mono.touch()
+    said = dry.refused("multi30k", "prepare", data=str(text), out=str(tmp_path / "new"), mono=str(mono.parent))
+    assert f"the text lies in --out {tmp_path}/new, where it would be overwritten" in said
+    assert mono.exists()
     said = dry.refused("multi30k", "prepare", data=str(text), out=str(foreign.parent.parent))
     assert "foreign/data-bin was not made by this recipe" in said
     assert foreign.exists()
