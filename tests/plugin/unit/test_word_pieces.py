@@ -20,6 +20,7 @@ from fairseq.data import (
 )
 from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
 from helpers import WORDS, dictionary_of, encode, translation_task, warnings_of
+from numpy.testing import assert_array_equal
 from tokenizers import normalizers
 
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
@@ -66,7 +67,7 @@ def assert_equal(dataset, expected):
     for name in ("pieces", "offsets"):
         ours, theirs = (getattr(data.word_pieces, name) for data in (dataset, expected))
         assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
+        assert_array_equal(ours, theirs)
     assert dataset.word_pieces.digest == expected.word_pieces.digest
 
 
