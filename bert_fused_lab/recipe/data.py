@@ -3,7 +3,7 @@
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, choose_bert, description
 from bert_fused_lab.recipe.raw_text import RawText, make_text
@@ -86,16 +86,27 @@ def text_of(args: Namespace, record: Dict[str, Any]) -> Path:
     return Path(record["text"] or args.out / "text")
 
 
-def binarise_alike(
-    args: Namespace, run: Run, train: Path, valid: Path, test: Path, folder: Path, of: Optional[Path] = None
-) -> None:
-    """Make a data-bin of text in subwords with dictionaries *of* OUT/data-bin or another directory."""
-    dictionaries = _given_dictionaries(args, of or args.out / "data-bin")
-    _preprocess(args, run, train, valid, [test], folder, *dictionaries)
+def binarise_alike(args: Namespace, run: Run, train: Path, folder: Path, like: Path, name: str = "train") -> None:
+    """Make *folder* a data-bin like another one, but with the text in subwords *train* as the split *name*."""
+    new = folder.with_suffix(".new")
+    preprocess(args, run, new, like, "--trainpref", str(train))
+    for file in list(new.glob("train.*")):
+        file.rename(new / file.name.replace("train", name, 1))
+    for file in like.glob(f"*.{args.source}-{args.target}.*"):
+        if not (new / file.name).exists():
+            shutil.copy(file, new)
+    new.rename(folder)
 
 
-def _given_dictionaries(args: Namespace, folder: Path) -> List[str]:
-    return ["--srcdict", f"{folder}/dict.{args.source}.txt", "--tgtdict", f"{folder}/dict.{args.target}.txt"]
+def preprocess(args: Namespace, run: Run, folder: Path, dictionaries: Optional[Path], *texts: str) -> None:
+    """Make the data-bin *folder* of the *texts*, flags of fairseq-preprocess, with given or with joint dictionaries."""
+    given = [f"{dictionaries}/dict.{language}.txt" for language in (args.source, args.target)]
+    flags = ["--srcdict", given[0], "--tgtdict", given[1]] if dictionaries else ["--joined-dictionary"]
+    run(
+        ["fairseq-preprocess", "--source-lang", args.source, "--target-lang", args.target, *flags, *texts,
+         "--destdir", str(folder), "--workers", "2"],
+        folder.with_suffix(".log"),
+    )  # fmt: skip
 
 
 def sample(number: int, path: Path, output: Path) -> None:
@@ -142,7 +153,7 @@ def _text(args: Namespace, bert: str, run: Run) -> Path:
 def _binarise(args: Namespace, text: Path, run: Run) -> None:
     """Make data-bin of {train,valid,test,test-*} in *text*, with subwords of both languages; of valid 500 lines."""
     further = sorted(path.stem for path in text.glob(f"test-*.{args.source}"))
-    languages, data_bin = (args.source, args.target), args.out / "data-bin"
+    languages = (args.source, args.target)
     for split in ("train", "valid", "test", *further):
         check_for_fairseq([text / f"{split}.{language}" for language in languages])
     for language in languages:
@@ -150,25 +161,14 @@ def _binarise(args: Namespace, text: Path, run: Run) -> None:
     if args.bert_text:  # of the same sentences
         read = text / "bert" / f"valid.{args.source}"
         sample(_VALIDATED, read, read)
-    tests = [text / split for split in ("test", *further)]
-    new = data_bin.with_suffix(".new")
-    dictionaries = _given_dictionaries(args, args.out / FOLDER) if args.start else ["--joined-dictionary"]
-    _preprocess(args, run, text / "train", args.out / "valid", tests, new, *dictionaries)
+    tests = ",".join(str(text / split) for split in ("test", *further))
+    texts = ["--trainpref", f"{text}/train", "--validpref", f"{args.out}/valid", "--testpref", tests]
+    new = args.out / "data-bin.new"
+    preprocess(args, run, new, args.out / FOLDER if args.start else None, *texts)
     for number, split in enumerate(further, start=1):  # fairseq has called them test1, test2, ...
         for file in new.glob(f"test{number}.*"):
-            file.rename(file.with_name(file.name.replace(f"test{number}", split, 1)))
-    new.rename(data_bin)
-
-
-def _preprocess(
-    args: Namespace, run: Run, train: Path, valid: Path, tests: Sequence[Path], folder: Path, *flags: str
-) -> None:
-    run(
-        ["fairseq-preprocess", "--source-lang", args.source, "--target-lang", args.target, *flags,
-         "--trainpref", str(train), "--validpref", str(valid), "--testpref", ",".join(map(str, tests)),
-         "--destdir", str(folder), "--workers", "2"],
-        folder.with_suffix(".log"),
-    )  # fmt: skip
+            file.rename(new / file.name.replace(f"test{number}", split, 1))
+    new.rename(args.out / "data-bin")
 
 
 def _size(path: Path) -> Tuple[int, int]:

@@ -37,7 +37,7 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
     missing = [part for part in parts if not part.exists()]
     if missing:
-        translate_all(missing, out / "log", command)
+        translate_all(missing, out / "log", [*command, "--source-lang", source, "--target-lang", target])
     translations: Dict[int, str] = {}
     for part in parts:
         translations.update((int(number), line) for number, line in (row.split("\t") for row in read(part)))

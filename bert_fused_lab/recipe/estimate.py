@@ -19,7 +19,7 @@ from typing import Dict, List, Mapping, Sequence
 
 import torch
 
-from bert_fused_lab.recipe.data import binarise_alike, sample
+from bert_fused_lab.recipe.data import preprocess, sample
 from bert_fused_lab.recipe.distill import usable_cores
 from bert_fused_lab.recipe.progress import minutes
 from bert_fused_lab.recipe.running import Run, say, settings_of
@@ -50,7 +50,8 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
         parts += [(text / name, probe / name) for name in names]
     for path, part in parts:
         sample({"train": 2000, "valid": 500, "test": 100}[part.stem], path, part)
-    binarise_alike(args, run, probe / "train", probe / "valid", probe / "test", probe / "data-bin")
+    texts = [f"--{split}pref={probe}/{split}" for split in ("train", "valid", "test")]
+    preprocess(args, run, probe / "data-bin", args.out / "data-bin", *texts)
     # a model that has hardly learned translates on to the greatest length: that of the references
     source, target = (len((probe / f"test.{language}").read_text(encoding="utf-8").split()) for language in languages)
     longest = {"max_len_a": target / max(1, source), "max_len_b": 1}

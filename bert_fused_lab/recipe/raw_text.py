@@ -8,7 +8,6 @@ in the same lines.
 """
 
 import os
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from tqdm import tqdm
 from bert_fused_lab.recipe.splitting import Pair, choose_held_out, read_pairs, training_pairs
 from bert_fused_lab.recipe.subwords import Split, count_characters, default_symbols, learn, split_file
 from bert_fused_lab.recipe.text_checks import Findings, check_split, check_tokenizer
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 
 _FEWEST = 50  # training pairs
@@ -99,9 +98,7 @@ def check(raw: RawText) -> None:
     source = paths_of(raw, "train")[::2][-1]
     if raw.bert is not None and os.access(source, os.R_OK):
         check_tokenizer(raw.bert, source, findings, raw.bert_options)
-    for warning in findings.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    raise_all(findings.errors)
+    findings.report()
 
 
 def warn_of_copies(raw: RawText, findings: Findings) -> None:

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import sys
 import warnings
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
@@ -44,6 +45,12 @@ class Findings:
 
     errors: List[str] = field(default_factory=list)
     warnings: List[str] = field(default_factory=list)
+
+    def report(self) -> None:
+        """Print all warnings, and raise one `BertFusedError` of all errors, if there are any."""
+        for warning in self.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        raise_all(self.errors)
 
 
 @dataclass
