@@ -19,11 +19,12 @@ from tqdm import tqdm
 
 from bert_fused_lab.recipe import distill
 from bert_fused_lab.recipe.data import MONO_RECORD, binarise_alike
+from bert_fused_lab.recipe.raw_text import splits_of_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
 from bert_fused_lab.recipe.splitting import read_pairs
-from bert_fused_lab.recipe.start import FOLDER, imported_settings, splits_of_import, tags_of_start
-from bert_fused_lab.recipe.subwords import Split, learned, split_file
+from bert_fused_lab.recipe.start import imported_settings, splits_of_import, tags_of_start
+from bert_fused_lab.recipe.subwords import count, split_file
 from bert_fused_lab.recipe.text_checks import Findings, check_file
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
@@ -48,13 +49,11 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     findings = Findings()
     check_file(mono, findings, args.subwords == "subword-nmt")
     findings.report()
-    split, known = (
-        _split_of_text(args, text, args.target),
-        Dictionary.load(f"{args.out}/data-bin/dict.{args.target}.txt"),
-    )
+    split = splits_of_text(args, text)[args.target]
+    known = Dictionary.load(f"{args.out}/data-bin/dict.{args.target}.txt")
     leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}", tags_of_start(args))
     parallel = [file for name in ("train", "valid", "test*") for file in text.glob(f"{name}.{args.target}")]
-    seen, total, lines, tokens = {hash(line) for file in parallel for line in distill.read(file)}, 0, 0, 0
+    seen, total = {hash(line) for file in parallel for line in distill.read(file)}, 0
     shutil.rmtree(folder / "text", ignore_errors=True)
     (folder / "text").mkdir(parents=True)
     files = [folder / "text" / f"{name}.{args.target}" for name in ("train", "raw")]
@@ -64,9 +63,9 @@ def prepare_mono(args: Namespace, text: Path) -> None:
             line = " ".join(words)
             if leaning(line) < 0 and hash(line) not in seen and all(word in known for word in words):
                 seen.add(hash(line))
-                lines, tokens = lines + 1, tokens + len(words)
                 out.write(f"{line}\n")
                 raw.write(f"{plain}\n")
+    lines, tokens = count(files[0])
     if not lines:
         raise BertFusedError(f"{mono} has no line that can be translated back; give other sentences of {args.target}")
     say(
@@ -142,17 +141,10 @@ def write_synthetic(args: Namespace, text: Path, imported: Optional[Path]) -> No
             new.write_text("".join(f"{tag} {line}".lstrip() + "\n" for line in lines), encoding="utf-8")
 
 
-def _split_of_text(args: Namespace, text: Path, language: str) -> Split:
-    """Return the function that splits a line as the parallel *text* is split."""
-    if args.start:
-        return splits_of_import(args.out / FOLDER, (args.source, args.target))[language]
-    return str if args.subwords == SPLIT_BEFORE else learned(args.subwords, text)
-
-
 def _rewritten(args: Namespace, text: Path, imported: Path, lines: Sequence[str]) -> List[str]:
     """Split what an *imported* model has translated as the *text* is; with unknown symbols, a line becomes empty."""
     join = SentencePieceProcessor(model_file=str(imported / "target.spm")).decode
-    tag, split = imported_settings(imported)["tags"][1], _split_of_text(args, text, args.source)
+    tag, split = imported_settings(imported)["tags"][1], splits_of_text(args, text)[args.source]
     known = Dictionary.load(f"{args.out}/data-bin/dict.{args.source}.txt")
     texts = (line.removeprefix(tag).split() for line in lines)
     new = ("" if "<unk>" in pieces else split(join(pieces)) for pieces in texts)

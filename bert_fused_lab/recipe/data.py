@@ -3,14 +3,14 @@
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
-from bert_fused_lab.recipe.encoder import among_flags, bert_path, choose_bert, description
-from bert_fused_lab.recipe.raw_text import RawText, make_text
+from bert_fused_lab.recipe.encoder import bert_path, choose_bert, description
+from bert_fused_lab.recipe.raw_text import make_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
-from bert_fused_lab.recipe.start import FOLDER, import_model, splits_of_import
-from bert_fused_lab.recipe.subwords import Split
+from bert_fused_lab.recipe.start import FOLDER
+from bert_fused_lab.recipe.subwords import count
 from bert_fused_lab.recipe.text_checks import check_for_fairseq
 from bert_fused_plugin.errors import BertFusedError
 
@@ -50,8 +50,8 @@ def prepare(args: Namespace, run: Run) -> None:
     say(f"prepare: BERT is {path} ({why}): {description(path, args.bert_flags)}")
     text = _text(args, path, run)
     _binarise(args, text, run)
-    pairs, tokens = _size(text / f"train.{args.source}")
-    sizes = {"pairs": pairs, "tokens": tokens + _size(text / f"valid.{args.source}")[1]}
+    pairs, tokens = count(text / f"train.{args.source}")
+    sizes = {"pairs": pairs, "tokens": tokens + count(text / f"valid.{args.source}")[1]}
     place = None if text == out / "text" else str(text)  # OUT may move
     write_json(data_bin / RECORD, {**made_from, **sizes, "bert": bert, "text": place})
 
@@ -132,21 +132,15 @@ def _checksums(args: Namespace) -> Dict[str, int]:
 
 def _text(args: Namespace, bert: str, run: Run) -> Path:
     """Return the directory of the text in subwords, which is made unless it is the user's."""
-    text, raw = args.out / "text", args.data
-    if args.script and not (args.data and args.subwords == SPLIT_BEFORE):
-        raw = text if args.subwords == SPLIT_BEFORE else args.out / "raw"
+    text, is_split = args.out / "text", args.subwords == SPLIT_BEFORE
+    if args.script and not (args.data and is_split):
+        raw = text if is_split else args.out / "raw"
         raw.mkdir(exist_ok=True)
         run([args.script, str(raw), *([str(args.data)] if args.data else [])])
-    if args.subwords == SPLIT_BEFORE:
-        return Path(raw)
-
-    def start(text: Path) -> Dict[str, Split]:
-        import_model(args, text, run)
-        return splits_of_import(args.out / FOLDER, languages)
-
-    options = among_flags(args.bert_flags).bert_tokenizer_options
-    languages, subwords = (args.source, args.target), (args.subwords, args.symbols, start if args.start else None)
-    make_text(RawText(raw, text, languages, bert, options, args.bert_text, *subwords, args.seeds[0]))
+        args = Namespace(**{**vars(args), "data": raw})
+    if is_split:
+        return Path(args.data)
+    make_text(args, run, bert)
     return Path(text)
 
 
@@ -169,10 +163,3 @@ def _binarise(args: Namespace, text: Path, run: Run) -> None:
         for file in new.glob(f"test{number}.*"):
             file.rename(new / file.name.replace(f"test{number}", split, 1))
     new.rename(args.out / "data-bin")
-
-
-def _size(path: Path) -> Tuple[int, int]:
-    """Return the numbers of lines and of tokens of a text."""
-    with path.open("rb") as lines:
-        counts = [len(line.split()) for line in lines]
-    return len(counts), sum(counts)

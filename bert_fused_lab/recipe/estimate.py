@@ -24,6 +24,7 @@ from bert_fused_lab.recipe.distill import usable_cores
 from bert_fused_lab.recipe.progress import minutes
 from bert_fused_lab.recipe.running import Run, say, settings_of
 from bert_fused_lab.recipe.start import FOLDER
+from bert_fused_lab.recipe.subwords import count
 from bert_fused_plugin.errors import BertFusedError
 
 _UPDATES = 25
@@ -53,7 +54,7 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     texts = [f"--{split}pref={probe}/{split}" for split in ("train", "valid", "test")]
     preprocess(args, run, probe / "data-bin", args.out / "data-bin", *texts)
     # a model that has hardly learned translates on to the greatest length: that of the references
-    source, target = (len((probe / f"test.{language}").read_text(encoding="utf-8").split()) for language in languages)
+    source, target = (count(probe / f"test.{language}")[1] for language in languages)
     longest = {"max_len_a": target / max(1, source), "max_len_b": 1}
     plain, fused = (
         Probe(probe, kind, args.target, _try(args, run, kind, command, longest)) for kind, command in trainings.items()
@@ -101,8 +102,7 @@ def _try(args: Namespace, run: Run, kind: str, command: Sequence[str], longest: 
 
 def size(path: Path) -> int:
     """Return the number of tokens of a text, with the ends of its sentences."""
-    with path.open(encoding="utf-8") as lines:
-        return sum(len(line.split()) + 1 for line in lines)
+    return sum(count(path))
 
 
 class Probe:

@@ -155,12 +155,10 @@ class Recipe:
         search += ["--sampling", "--beam", "1"] if is_sampled else []
         imported = self._reverse if args.reverse else None
         if imported:
-            model = imported / "checkpoint.pt"
-            need(model, "reverse")
-            made_by = checksum(model)
+            need(imported / "checkpoint.pt", "reverse")
             search += ["--prefix-size", "1"] if imported_settings(imported)["tags"][1] else []
-        else:
-            model, made_by = self._average(self._reverse), self._model(self._reverse)
+        model = imported / "checkpoint.pt" if imported else self._average(self._reverse)
+        made_by = checksum(model) if imported else self._model(self._reverse)
         if self._is_translated(step, folder, {"reverse": made_by, "search": search}):
             return
         data = binarise_mono(args, self.run, imported)

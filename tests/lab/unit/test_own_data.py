@@ -8,7 +8,9 @@ import sentencepiece
 from fairseq import options
 from fairseq.data import Dictionary
 
-from bert_fused_lab.recipe.raw_text import RawText, make_text
+from bert_fused_lab.recipe import command, raw_text
+from bert_fused_lab.recipe.raw_text import make_text
+from bert_fused_lab.recipe.running import run_command
 from bert_fused_lab.recipe.settings import SIZES, dropout_for, size_for
 from bert_fused_lab.recipe.splitting import choose_held_out
 from bert_fused_lab.recipe.subwords import count_characters, default_symbols
@@ -42,10 +44,11 @@ def read(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def run(data, languages=("en", "fr"), symbols=60, out=None, **settings):
+def run(data, bert=None, out=None, **settings):
     out = out or data.parent / "out"
     out.mkdir(exist_ok=True)
-    make_text(RawText(data, out / "text", languages, symbols=symbols, **settings))
+    args = {**vars(command.parse_args(["en", "fr", str(data), "--symbols=60", f"--out={out}"])), **settings}
+    make_text(Namespace(**args), run_command, bert)
     return out / "text"
 
 
@@ -287,28 +290,29 @@ def test_nothing_of_the_user_is_removed_or_written_over(data, tmp_path):
         run(tmp_path / "out" / "text" / "data", out=tmp_path / "out")
 
 
-def test_a_model_is_imported_for_text_that_can_be_used_alone(data):
+def test_a_model_is_imported_for_text_that_can_be_used_alone(data, monkeypatch):
     imported = []
 
-    def start(raw):
+    def import_model(args, raw, run):
         imported.append(sorted(path.name for path in raw.iterdir()))
-        return dict.fromkeys(("en", "fr"), str.upper)
 
-    text = read(run(data, start=start) / "valid.en")
+    monkeypatch.setattr(raw_text, "import_model", import_model)
+    monkeypatch.setattr(raw_text, "splits_of_import", lambda folder, languages: dict.fromkeys(languages, str.upper))
+    text = read(run(data, start="nllb") / "valid.en")
     assert (text, imported) == (
         [line.upper() for line in text],
         [[f"{split}.{lang}" for split in ("test", "train", "valid") for lang in ("en", "fr")]],
     )
     (data / "train.fr").write_bytes(b"")
     with pytest.raises(BertFusedError, match=r"train\.fr is empty"):
-        run(data, start=start)
+        run(data, start="nllb")
     assert len(imported) == 1
 
 
 def test_a_place_that_cannot_be_written_is_named(data, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BertFusedError, match=r"/file.* cannot be written \(Not a directory\)"):
-        make_text(RawText(data, tmp_path / "file" / "text", ("en", "fr")))
+        make_text(command.parse_args(["en", "fr", str(data), f"--out={tmp_path}/file"]), run_command, None)
 
 
 def test_text_that_cannot_be_read_is_named(data, monkeypatch):
@@ -345,7 +349,7 @@ def test_the_vocabulary_has_room_for_all_characters(tmp_path, capsys):
     write(tmp_path / "train.zh", [f"{signs[9 * i : 9 * i + 9]}我喜欢猫。" for i in range(330)])
     write(tmp_path / "train.en", [f"{sentence(i)}." for i in range(330)])
     (tmp_path / "out").mkdir()
-    text = run(tmp_path, ("zh", "en"), None, tmp_path / "out")
+    text = run(tmp_path, out=tmp_path / "out", source="zh", target="en", symbols=None)
     kept = set("".join((text / "train.zh").read_text(encoding="utf-8").split())) - {"\u2581"}
     assert len(kept) > 2_000
     used = int(capsys.readouterr().out.split("sentencepiece with ")[1].split(" symbols")[0].replace(",", ""))
