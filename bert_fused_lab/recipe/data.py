@@ -102,6 +102,7 @@ def preprocess(args: Namespace, run: Run, folder: Path, dictionaries: Optional[P
     """Make the data-bin *folder* of the *texts*, flags of fairseq-preprocess, with given or with joint dictionaries."""
     given = [f"{dictionaries}/dict.{language}.txt" for language in (args.source, args.target)]
     flags = ["--srcdict", given[0], "--tgtdict", given[1]] if dictionaries else ["--joined-dictionary"]
+    shutil.rmtree(folder, ignore_errors=True)  # of a call that was interrupted
     run(
         ["fairseq-preprocess", "--source-lang", args.source, "--target-lang", args.target, *flags, *texts,
          "--destdir", str(folder), "--workers", "2"],
@@ -114,8 +115,8 @@ def sample(number: int, path: Path, output: Path) -> None:
     lines = path.read_bytes().split(b"\n")
     if not lines[-1]:
         lines.pop()
-    count = len(lines)
-    chosen = (n for n in range(count) if count <= number or (n + 1) * number // count > n * number // count)
+    total = len(lines)
+    chosen = (n for n in range(total) if total <= number or (n + 1) * number // total > n * number // total)
     output.write_bytes(b"".join(lines[n] + b"\n" for n in chosen))
 
 
