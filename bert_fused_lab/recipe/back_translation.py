@@ -18,7 +18,7 @@ from sentencepiece import SentencePieceProcessor
 from tqdm import tqdm
 
 from bert_fused_lab.recipe import distill
-from bert_fused_lab.recipe.data import MONO_RECORD, binarise_alike
+from bert_fused_lab.recipe.data import binarise_alike
 from bert_fused_lab.recipe.raw_text import splits_of_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
@@ -30,6 +30,7 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 
 TAG = "<s>"
+_RECORD = "text.json"  # in OUT/mono: what prepare_mono has made
 # A sentence has at most 1.5 n + 10 and 3 n subwords if its translation has n; what the search has cut has more.
 _LONGER, _MORE, _LONGEST = 1.5, 10, 3
 
@@ -41,25 +42,25 @@ def prepare_mono(args: Namespace, text: Path) -> None:
         BertFusedError: the text cannot be used, or it has changed.
     """
     mono, folder = args.mono / f"mono.{args.target}", args.out / "mono"
-    digest, before = checksum(mono), read_json(folder / MONO_RECORD)
+    digest, before = checksum(mono), read_json(folder / _RECORD)
     if before.get("checksum", digest) != digest:
         raise BertFusedError(f"{folder} was made from another {mono.name}; remove it, or give another --out")
     if before:
         return
     findings = Findings()
-    check_file(mono, findings, args.subwords == "subword-nmt")
+    total = check_file(mono, findings, args.subwords == "subword-nmt")
     findings.report()
     split = splits_of_text(args, text)[args.target]
     known = Dictionary.load(f"{args.out}/data-bin/dict.{args.target}.txt")
     leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}", tags_of_start(args))
     parallel = [file for name in ("train", "valid", "test*") for file in text.glob(f"{name}.{args.target}")]
-    seen, total = {hash(line) for file in parallel for line in distill.read(file)}, 0
+    seen = {hash(line) for file in parallel for line in distill.read(file)}
     shutil.rmtree(folder / "text", ignore_errors=True)
     (folder / "text").mkdir(parents=True)
     files = [folder / "text" / f"{name}.{args.target}" for name in ("train", "raw")]
     with files[0].open("w", encoding="utf-8") as out, files[1].open("w", encoding="utf-8") as raw:
         for (plain,) in tqdm(read_pairs([mono]), desc=f"reading {mono.name}", unit=" lines", disable=None):
-            total, words = total + 1, split(plain).split()
+            words = split(plain).split()
             line = " ".join(words)
             if leaning(line) < 0 and hash(line) not in seen and all(word in known for word in words):
                 seen.add(hash(line))
@@ -72,15 +73,15 @@ def prepare_mono(args: Namespace, text: Path) -> None:
         f"prepare: {lines:,} of {total:,} lines of {mono.name} are translated back; the others are empty, come twice, "
         "are in the parallel text, look like another language, or have symbols that its training text has not"
     )
-    write_json(folder / MONO_RECORD, {"checksum": digest, "lines": lines, "tokens": tokens})
+    write_json(folder / _RECORD, {"checksum": digest, "lines": lines, "tokens": tokens})
 
 
 def prepared_mono(args: Namespace) -> Dict[str, int]:
     """Return how many ``lines`` and ``tokens`` the monolingual text has, if some is given."""
     if not args.mono:
         return {"lines": 0, "tokens": 0}
-    need(args.out / "mono" / MONO_RECORD, "prepare")
-    return read_json(args.out / "mono" / MONO_RECORD)
+    need(args.out / "mono" / _RECORD, "prepare")
+    return read_json(args.out / "mono" / _RECORD)
 
 
 def mono_errors(args: Namespace) -> List[str]:

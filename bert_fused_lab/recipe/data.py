@@ -15,7 +15,6 @@ from bert_fused_lab.recipe.text_checks import check_for_fairseq
 from bert_fused_plugin.errors import BertFusedError
 
 RECORD = "made-from.json"  # in data-bin
-MONO_RECORD = "text.json"  # in OUT/mono: what prepare_mono has made
 _VALIDATED = 500  # sentences
 
 

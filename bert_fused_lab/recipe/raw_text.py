@@ -45,17 +45,17 @@ def make_text(args: Namespace, run: Run, bert: Optional[str]) -> None:
         raise BertFusedError(f"{text} is there and was not made by this recipe; give another --out")
     if text.resolve() in (args.data.resolve(), *args.data.resolve().parents):
         raise BertFusedError(f"DATA {args.data} is inside {text}, which is made anew; give another --out")
-    check(args, bert)
+    pairs = check(args, bert)
     try:
         with written_whole(text) as new:
             (new / "raw").mkdir(parents=True)
-            write_text(args, run, new)
+            write_text(args, run, new, pairs)
     except OSError as error:
         raise BertFusedError(f"{error.filename or text} cannot be written ({error.strerror})") from None
 
 
-def check(args: Namespace, bert: Optional[str]) -> None:
-    """End with all errors of the text, and print all warnings."""
+def check(args: Namespace, bert: Optional[str]) -> int:
+    """End with all errors of the text, or print all warnings and return the number of pairs of train."""
     findings = Findings()
     keeps_symbols = args.subwords == "subword-nmt"
     pairs = check_split(paths_of(args, "train"), findings, keeps_symbols)
@@ -79,6 +79,7 @@ def check(args: Namespace, bert: Optional[str]) -> None:
     if bert is not None and os.access(source, os.R_OK):
         check_tokenizer(bert, source, findings, among_flags(args.bert_flags).bert_tokenizer_options)
     findings.report()
+    return pairs
 
 
 def warn_of_copies(args: Namespace, findings: Findings) -> None:
@@ -117,8 +118,8 @@ def paths_of(args: Namespace, split: str) -> List[Path]:
     return [args.data / source, args.data / target, *([args.bert_text / source] if args.bert_text else [])]
 
 
-def write_text(args: Namespace, run: Run, new: Path) -> None:
-    """Write everything to the directory *new*."""
+def write_text(args: Namespace, run: Run, new: Path, all_pairs: int) -> None:
+    """Write everything to the directory *new*; train has *all_pairs*."""
     train, drawn = paths_of(args, "train"), put_aside(args)
     splits: Dict[str, Iterable[Pair]] = {split: read_pairs(paths_of(args, split)) for split in given_splits(args)}
     splits.update(drawn, train=training_pairs(train, [pair for pairs in drawn.values() for pair in pairs]))
@@ -132,7 +133,6 @@ def write_text(args: Namespace, run: Run, new: Path) -> None:
     for path in sorted((new / "raw").iterdir()):
         split_file(path, new / path.name, splits_of[path.suffix[1:]])
     tokens = sum(count(new / train[1].name))  # with the ends of sentences
-    all_pairs = sum(1 for _ in filter(all, read_pairs(train)))
     sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(
         f"prepare: {counts['train']:,} of {all_pairs:,} pairs of train for training, {sizes}; "

@@ -128,11 +128,12 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
     return complete
 
 
-def check_file(path: Path, findings: Findings, keeps_symbols: bool) -> None:
-    """Read a file of one language, as `check_split` reads those of two."""
+def check_file(path: Path, findings: Findings, keeps_symbols: bool) -> int:
+    """Read a file of one language, as `check_split` reads those of two, and return how many lines it has."""
     file = _File(path)
     sum(1 for _ in tqdm(file, desc=f"checking {path.name}", unit=" lines", disable=None, leave=False))
     _check_lines(file, findings, keeps_symbols)
+    return file.count
 
 
 def check_for_fairseq(paths: Sequence[Path]) -> None:
