@@ -3,19 +3,18 @@
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional
 
-from bert_fused_lab.recipe.encoder import among_flags, bert_path, choose_bert, description
-from bert_fused_lab.recipe.raw_text import RawText, make_text
+from bert_fused_lab.recipe.encoder import bert_path, choose_bert, description
+from bert_fused_lab.recipe.raw_text import make_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
-from bert_fused_lab.recipe.start import FOLDER, import_model, splits_of_import
-from bert_fused_lab.recipe.subwords import Split
+from bert_fused_lab.recipe.start import FOLDER
+from bert_fused_lab.recipe.subwords import count
 from bert_fused_lab.recipe.text_checks import check_for_fairseq
 from bert_fused_plugin.errors import BertFusedError
 
 RECORD = "made-from.json"  # in data-bin
-MONO_RECORD = "text.json"  # in OUT/mono: what prepare_mono has made
 _VALIDATED = 500  # sentences
 
 
@@ -50,8 +49,8 @@ def prepare(args: Namespace, run: Run) -> None:
     say(f"prepare: BERT is {path} ({why}): {description(path, args.bert_flags)}")
     text = _text(args, path, run)
     _binarise(args, text, run)
-    pairs, tokens = _size(text / f"train.{args.source}")
-    sizes = {"pairs": pairs, "tokens": tokens + _size(text / f"valid.{args.source}")[1]}
+    pairs, tokens = count(text / f"train.{args.source}")
+    sizes = {"pairs": pairs, "tokens": tokens + count(text / f"valid.{args.source}")[1]}
     place = None if text == out / "text" else str(text)  # OUT may move
     write_json(data_bin / RECORD, {**made_from, **sizes, "bert": bert, "text": place})
 
@@ -86,16 +85,28 @@ def text_of(args: Namespace, record: Dict[str, Any]) -> Path:
     return Path(record["text"] or args.out / "text")
 
 
-def binarise_alike(
-    args: Namespace, run: Run, train: Path, valid: Path, test: Path, folder: Path, of: Optional[Path] = None
-) -> None:
-    """Make a data-bin of text in subwords with dictionaries *of* OUT/data-bin or another directory."""
-    dictionaries = _given_dictionaries(args, of or args.out / "data-bin")
-    _preprocess(args, run, train, valid, [test], folder, *dictionaries)
+def binarise_alike(args: Namespace, run: Run, train: Path, folder: Path, like: Path, name: str = "train") -> None:
+    """Make *folder* a data-bin like another one, but with the text in subwords *train* as the split *name*."""
+    new = folder.with_suffix(".new")
+    preprocess(args, run, new, like, "--trainpref", str(train))
+    for file in list(new.glob("train.*")):
+        file.rename(new / file.name.replace("train", name, 1))
+    for file in like.glob(f"*.{args.source}-{args.target}.*"):
+        if not (new / file.name).exists():
+            shutil.copy(file, new)
+    new.rename(folder)
 
 
-def _given_dictionaries(args: Namespace, folder: Path) -> List[str]:
-    return ["--srcdict", f"{folder}/dict.{args.source}.txt", "--tgtdict", f"{folder}/dict.{args.target}.txt"]
+def preprocess(args: Namespace, run: Run, folder: Path, dictionaries: Optional[Path], *texts: str) -> None:
+    """Make the data-bin *folder* of the *texts*, flags of fairseq-preprocess, with given or with joint dictionaries."""
+    given = [f"{dictionaries}/dict.{language}.txt" for language in (args.source, args.target)]
+    flags = ["--srcdict", given[0], "--tgtdict", given[1]] if dictionaries else ["--joined-dictionary"]
+    shutil.rmtree(folder, ignore_errors=True)  # of a call that was interrupted
+    run(
+        ["fairseq-preprocess", "--source-lang", args.source, "--target-lang", args.target, *flags, *texts,
+         "--destdir", str(folder), "--workers", "2"],
+        folder.with_suffix(".log"),
+    )  # fmt: skip
 
 
 def sample(number: int, path: Path, output: Path) -> None:
@@ -103,8 +114,8 @@ def sample(number: int, path: Path, output: Path) -> None:
     lines = path.read_bytes().split(b"\n")
     if not lines[-1]:
         lines.pop()
-    count = len(lines)
-    chosen = (n for n in range(count) if count <= number or (n + 1) * number // count > n * number // count)
+    total = len(lines)
+    chosen = (n for n in range(total) if total <= number or (n + 1) * number // total > n * number // total)
     output.write_bytes(b"".join(lines[n] + b"\n" for n in chosen))
 
 
@@ -121,28 +132,22 @@ def _checksums(args: Namespace) -> Dict[str, int]:
 
 def _text(args: Namespace, bert: str, run: Run) -> Path:
     """Return the directory of the text in subwords, which is made unless it is the user's."""
-    text, raw = args.out / "text", args.data
-    if args.script and not (args.data and args.subwords == SPLIT_BEFORE):
-        raw = text if args.subwords == SPLIT_BEFORE else args.out / "raw"
+    text, is_split = args.out / "text", args.subwords == SPLIT_BEFORE
+    if args.script and not (args.data and is_split):
+        raw = text if is_split else args.out / "raw"
         raw.mkdir(exist_ok=True)
         run([args.script, str(raw), *([str(args.data)] if args.data else [])])
-    if args.subwords == SPLIT_BEFORE:
-        return Path(raw)
-
-    def start(text: Path) -> Dict[str, Split]:
-        import_model(args, text, run)
-        return splits_of_import(args.out / FOLDER, languages)
-
-    options = among_flags(args.bert_flags).bert_tokenizer_options
-    languages, subwords = (args.source, args.target), (args.subwords, args.symbols, start if args.start else None)
-    make_text(RawText(raw, text, languages, bert, options, args.bert_text, *subwords, args.seeds[0]))
+        args = Namespace(**{**vars(args), "data": raw})
+    if is_split:
+        return Path(args.data)
+    make_text(args, run, bert)
     return Path(text)
 
 
 def _binarise(args: Namespace, text: Path, run: Run) -> None:
     """Make data-bin of {train,valid,test,test-*} in *text*, with subwords of both languages; of valid 500 lines."""
     further = sorted(path.stem for path in text.glob(f"test-*.{args.source}"))
-    languages, data_bin = (args.source, args.target), args.out / "data-bin"
+    languages = (args.source, args.target)
     for split in ("train", "valid", "test", *further):
         check_for_fairseq([text / f"{split}.{language}" for language in languages])
     for language in languages:
@@ -150,29 +155,11 @@ def _binarise(args: Namespace, text: Path, run: Run) -> None:
     if args.bert_text:  # of the same sentences
         read = text / "bert" / f"valid.{args.source}"
         sample(_VALIDATED, read, read)
-    tests = [text / split for split in ("test", *further)]
-    new = data_bin.with_suffix(".new")
-    dictionaries = _given_dictionaries(args, args.out / FOLDER) if args.start else ["--joined-dictionary"]
-    _preprocess(args, run, text / "train", args.out / "valid", tests, new, *dictionaries)
+    tests = ",".join(str(text / split) for split in ("test", *further))
+    texts = ["--trainpref", f"{text}/train", "--validpref", f"{args.out}/valid", "--testpref", tests]
+    new = args.out / "data-bin.new"
+    preprocess(args, run, new, args.out / FOLDER if args.start else None, *texts)
     for number, split in enumerate(further, start=1):  # fairseq has called them test1, test2, ...
         for file in new.glob(f"test{number}.*"):
-            file.rename(file.with_name(file.name.replace(f"test{number}", split, 1)))
-    new.rename(data_bin)
-
-
-def _preprocess(
-    args: Namespace, run: Run, train: Path, valid: Path, tests: Sequence[Path], folder: Path, *flags: str
-) -> None:
-    run(
-        ["fairseq-preprocess", "--source-lang", args.source, "--target-lang", args.target, *flags,
-         "--trainpref", str(train), "--validpref", str(valid), "--testpref", ",".join(map(str, tests)),
-         "--destdir", str(folder), "--workers", "2"],
-        folder.with_suffix(".log"),
-    )  # fmt: skip
-
-
-def _size(path: Path) -> Tuple[int, int]:
-    """Return the numbers of lines and of tokens of a text."""
-    with path.open("rb") as lines:
-        counts = [len(line.split()) for line in lines]
-    return len(counts), sum(counts)
+            file.rename(new / file.name.replace(f"test{number}", split, 1))
+    new.rename(args.out / "data-bin")

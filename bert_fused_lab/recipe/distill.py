@@ -37,7 +37,7 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
     missing = [part for part in parts if not part.exists()]
     if missing:
-        translate_all(missing, out / "log", command)
+        translate_all(missing, out / "log", [*command, "--source-lang", source, "--target-lang", target])
     translations: Dict[int, str] = {}
     for part in parts:
         translations.update((int(number), line) for number, line in (row.split("\t") for row in read(part)))
@@ -53,7 +53,7 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
     parts[0].parent.mkdir(parents=True, exist_ok=True)
     gpus = torch.cuda.device_count()
     models = map(Path, command[command.index("--path") + 1].split(":"))
-    workers = min(gpus or usable_cores(models), len(parts))
+    workers = min(processes(models), len(parts))
     context = get_context("spawn")  # no threads of tokenizers, and no GPU, pass a fork
     title = f"translation on {workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
     with ProcessPoolExecutor(workers, context, begin, (gpus, log)) as pool:
@@ -70,8 +70,13 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
             raise BertFusedError(f"{error}; all that was said is in {log}") from None
 
 
-def usable_cores(models: Iterable[Path] = ()) -> int:
-    """Return how many cores have memory for a bert-base, 2 GB, and for reading and holding the files *models*."""
+def processes(models: Iterable[Path]) -> int:
+    """Return the number of GPUs or, without one, of cores that have memory for a bert-base, 2 GB, and for *models*.
+
+    A process reads and holds the files *models*.
+    """
+    if gpus := torch.cuda.device_count():
+        return gpus
     needed = 2e6 + 2 * sum(path.stat().st_size for path in models) / 1000
     [available] = re.findall(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
     return max(1, min(len(os.sched_getaffinity(0)), int(int(available) / needed)))

@@ -17,13 +17,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Dict, List, Mapping, Sequence
 
-import torch
-
-from bert_fused_lab.recipe.data import binarise_alike, sample
-from bert_fused_lab.recipe.distill import usable_cores
+from bert_fused_lab.recipe.data import preprocess, sample
+from bert_fused_lab.recipe.distill import processes
 from bert_fused_lab.recipe.progress import minutes
 from bert_fused_lab.recipe.running import Run, say, settings_of
 from bert_fused_lab.recipe.start import FOLDER
+from bert_fused_lab.recipe.subwords import count
 from bert_fused_plugin.errors import BertFusedError
 
 _UPDATES = 25
@@ -43,16 +42,15 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     probe, languages = args.out / "probe", (args.source, args.target)
     shutil.rmtree(probe, ignore_errors=True)
     (probe / "bert").mkdir(parents=True)
-    parts = [(text / f"{split}.{lang}", probe / f"{split}.{lang}") for lang in languages for split in ("train", "test")]
-    parts += [(args.out / f"valid.{language}", probe / f"valid.{language}") for language in languages]
-    if args.bert_text:
-        names = [f"bert/{split}.{args.source}" for split in ("train", "valid", "test")]
-        parts += [(text / name, probe / name) for name in names]
-    for path, part in parts:
-        sample({"train": 2000, "valid": 500, "test": 100}[part.stem], path, part)
-    binarise_alike(args, run, probe / "train", probe / "valid", probe / "test", probe / "data-bin")
+    for split, number, place in (("train", 2000, text), ("valid", 500, args.out), ("test", 100, text)):
+        for language in languages:
+            sample(number, place / f"{split}.{language}", probe / f"{split}.{language}")
+        if args.bert_text:
+            sample(number, text / "bert" / f"{split}.{args.source}", probe / "bert" / f"{split}.{args.source}")
+    texts = [f"--{split}pref={probe}/{split}" for split in ("train", "valid", "test")]
+    preprocess(args, run, probe / "data-bin", args.out / "data-bin", *texts)
     # a model that has hardly learned translates on to the greatest length: that of the references
-    source, target = (len((probe / f"test.{language}").read_text(encoding="utf-8").split()) for language in languages)
+    source, target = (count(probe / f"test.{language}")[1] for language in languages)
     longest = {"max_len_a": target / max(1, source), "max_len_b": 1}
     plain, fused = (
         Probe(probe, kind, args.target, _try(args, run, kind, command, longest)) for kind, command in trainings.items()
@@ -67,7 +65,7 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     if args.mono:
         mono = size(args.out / "mono" / "text" / f"train.{args.target}")
         models = [args.out / FOLDER / "checkpoint.pt"] if args.start else []
-        back = plain.start + mono * plain.translation / (torch.cuda.device_count() or usable_cores(models))
+        back = plain.start + mono * plain.translation / processes(models)
         reverse = {} if args.reverse else {"reverse": plain.training(updates, every)}
         seconds = {**reverse, "back_translate": back, **seconds}
         seconds["BERT's states"] += fused.states * 1.5 * mono  # the parallel text, which comes several times, is less
@@ -100,8 +98,7 @@ def _try(args: Namespace, run: Run, kind: str, command: Sequence[str], longest: 
 
 def size(path: Path) -> int:
     """Return the number of tokens of a text, with the ends of its sentences."""
-    with path.open(encoding="utf-8") as lines:
-        return sum(len(line.split()) + 1 for line in lines)
+    return sum(count(path))
 
 
 class Probe:

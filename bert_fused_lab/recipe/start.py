@@ -68,6 +68,11 @@ def imported_settings(folder: Path) -> Dict[str, Any]:
     return settings
 
 
+def tags_of_start(args: Namespace) -> List[str]:
+    """Return the symbols that begin source and target sentences of the text in subwords, or empty texts."""
+    return list(imported_settings(args.out / FOLDER)["tags"]) if args.start else ["", ""]
+
+
 def splits_of_import(folder: Path, languages: Sequence[str]) -> Dict[str, Split]:
     """Return for each language the function that splits a line, and begins it with a tag where the model has tags."""
 

@@ -12,13 +12,13 @@ from typing import Any, Callable, Dict, List, Mapping
 import torch
 
 from bert_fused_lab.importing.import_hf import SETTINGS
-from bert_fused_lab.recipe.back_translation import back_translate, prepare_mono, prepared_mono
+from bert_fused_lab.recipe.back_translation import binarise_mono, prepare_mono, prepared_mono, write_synthetic
 from bert_fused_lab.recipe.data import binarise_alike, prepare, prepared, text_of
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_width, write_random_bert
 from bert_fused_lab.recipe.estimate import estimate
 from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, read_json, say, train, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE, Size, dropout_for, size_for
-from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start
+from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start, tags_of_start
 from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, of_student, training_flags
 from bert_fused_plugin.errors import BertFusedError
 
@@ -57,18 +57,14 @@ class Recipe:
         self.args, self.run, self.out = args, run, args.out
         self.base = args.out / "mono" if args.mono else args.out  # of what is trained on one text
         self.seed, self.runs = args.seeds[0], self.base  # of the trainings, whose directory is that of the seed
-        self._reached: List[int] = []  # the further seeds that are trained, up to this one
         self._trained_anew = False  # whether a system was trained since the last report
 
     def do(self, steps: List[str]) -> None:
-        """Do the *steps*, first for the first seed."""
-        for step in steps:
-            STEPS[step].run(self, step)
-        for seed in self.args.seeds[1:]:
-            self._reached.append(seed)
-            self.seed, self.runs = seed, self.base / f"seed-{seed}"
+        """Do the *steps* for each seed, and those that all seeds share for the first one."""
+        for seed in self.args.seeds:
+            self.seed, self.runs = seed, self._of_seed(seed, self.base)
             for step in steps:
-                if not STEPS[step].shared or step == "compare":
+                if seed == self.args.seeds[0] or not STEPS[step].shared:
                     STEPS[step].run(self, step)
 
     @cached_property
@@ -91,7 +87,7 @@ class Recipe:
         training = ["--dropout", dropout, "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"]
         training += [*args.training.split(), *([] if args.start else ["--share-all-embeddings"])]
         training += ["--upsample-primary", str(copies)] if args.mono else []
-        tag = self._tags[0]
+        tag = tags_of_start(args)[0]
         bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)])]
         bert_flags += [*(["--bert-strip-tags", tag] if tag else []), *args.bert_flags]
         # a word piece for each subword and two special tokens, in two bytes a number
@@ -148,22 +144,29 @@ class Recipe:
         train(self._run_training, folder, command, self.out, {})
 
     def back_translate(self, step: str) -> None:
-        """Translate the monolingual text to the source language, and make the data-bin that all systems learn from."""
-        args, plan = self.args, self.plan
+        """Translate the monolingual text to the source language, and make the data-bin that all systems learn from.
+
+        There, ``train`` is the parallel text and ``train1`` the synthetic pairs, which fairseq joins.
+        """
+        args, text, folder = self.args, self.plan.text, self.base
         # sampling gives the stronger signal, but with little parallel text beam search does (Edunov et al. 2018)
-        is_sampled = prepared_mono(args)["lines"] > 10 * plan.record["pairs"]
+        is_sampled = prepared_mono(args)["lines"] > 10 * self.plan.record["pairs"]
         search = [*self._search(), "--max-len-a", "1.5", "--max-len-b", "10", "--seed", str(args.seeds[0])]
         search += ["--sampling", "--beam", "1"] if is_sampled else []
-        if args.reverse:
-            model = self._reverse / "checkpoint.pt"
-            need(model, "reverse")
-            made_by = checksum(model)
-            search += ["--prefix-size", "1"] if imported_settings(self._reverse)["tags"][1] else []
-        else:
-            model, made_by = self._average(self._reverse), self._model(self._reverse)
-        if not self._is_translated(step, self.base, {"reverse": made_by, "search": search}):
-            flags = ["--user-dir", "bert_fused_plugin", "--path", str(model), *search, *self._translation]
-            back_translate(args, self.run, plan.text, flags, self._reverse if args.reverse else None)
+        imported = self._reverse if args.reverse else None
+        if imported:
+            need(imported / "checkpoint.pt", "reverse")
+            search += ["--prefix-size", "1"] if imported_settings(imported)["tags"][1] else []
+        model = imported / "checkpoint.pt" if imported else self._average(self._reverse)
+        made_by = checksum(model) if imported else self._model(self._reverse)
+        if self._is_translated(step, folder, {"reverse": made_by, "search": search}):
+            return
+        data = binarise_mono(args, self.run, imported)
+        self._translate(
+            folder / "text", folder / "translated", args.target, args.source, data, "--path", model, *search
+        )
+        write_synthetic(args, text, imported)
+        binarise_alike(args, self.run, folder / "synthetic", folder / "data-bin", self.out / "data-bin", "train1")
 
     def train(self, name: str) -> None:
         """Train a system."""
@@ -203,16 +206,17 @@ class Recipe:
         models = {system: self._model(self.base / system) for system in args.teacher}
         if self._is_translated(step, folder, {"teachers": models, "search": self._search()}):
             return
-        self.run(
-            ["python", "-m", "bert_fused_lab.recipe.distill", str(plan.text), str(folder), args.source, args.target,
-             f"{self.out}/data-bin", "--user-dir", "bert_fused_plugin", "--task", "bert_fused_translation",
-             "--path", ":".join(map(str, teachers)), *self._search(), *self._bert_text, *self._translation],
-        )  # fmt: skip
-        new = folder / "data-bin.new"
-        binarise_alike(args, self.run, folder / "train", self.out / "valid", plan.text / "test", new)
-        for file in (self.base / "data-bin").glob("train1.*"):  # what was translated back
-            shutil.copy(file, new)
-        new.rename(folder / "data-bin")
+        places = (plan.text, folder, args.source, args.target, self.out / "data-bin")
+        flags = ["--task", "bert_fused_translation", "--path", ":".join(map(str, teachers)), *self._bert_text]
+        self._translate(*places, *flags, *self._search())
+        binarise_alike(args, self.run, folder / "train", folder / "data-bin", self.base / "data-bin")
+
+    def _translate(self, *words: object) -> None:
+        """Let models translate text to learn from; the *words* are those of `distill`."""
+        precision = [flag for flag in ("--fp16", "--bf16") if flag in self.plan.train_flags]
+        limits = ["--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"]
+        program = ["python", "-m", "bert_fused_lab.recipe.distill"]
+        self.run([*program, *map(str, words), "--user-dir", "bert_fused_plugin", *precision, *limits])
 
     def _is_translated(self, step: str, folder: Path, made_from: Dict[str, Any]) -> bool:
         """Return whether *folder* has the data-bin of what models have translated; otherwise, begin it."""
@@ -224,12 +228,6 @@ class Recipe:
         folder.mkdir(exist_ok=True)
         write_json(folder / RECORD, made_from)
         return False
-
-    @property
-    def _translation(self) -> List[str]:
-        """The flags with which models translate text to learn from."""
-        precision = [flag for flag in ("--fp16", "--bf16") if flag in self.plan.train_flags]
-        return [*precision, "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"]
 
     def deploy(self, step: str) -> None:
         """Convert a plain transformer to a directory for CTranslate2, or one that began so for transformers."""
@@ -268,7 +266,7 @@ class Recipe:
             shown = name if trained[name] else "as_downloaded"
             flags += ["--baseline" if name == baseline else "--run", f"{shown}={','.join(averages)}"]
         for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
-            if folder.name[5:] not in map(str, self._reached) and self.seed == self.args.seeds[-1]:
+            if folder.name[5:] not in map(str, self.args.seeds) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
         report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json", "--evidence", f"{out}/evidence"]
         self.run(["bert-fused-compare", f"{out}/data-bin", *flags, *self._served(), *self._scoring, *report])
@@ -278,10 +276,11 @@ class Recipe:
 
     def _trained(self) -> Dict[str, List[Path]]:
         """Return the folders of each trained system, one for each seed; of a model as it was downloaded, none."""
+        reached = self.args.seeds[: self.args.seeds.index(self.seed) + 1]
         trained: Dict[str, List[Path]] = {"transformer": []} if self.args.start else {}
         for end, base in {"": self.out, **({"_mono": self.base} if self.args.mono else {})}.items():
             for name in SYSTEMS:
-                places = [base / name, *(base / f"seed-{seed}" / name for seed in self._reached)]
+                places = [self._of_seed(seed, base) / name for seed in reached]
                 if (places[0] / "checkpoint_best.pt").exists():
                     trained[name + end] = [place for place in places if (place / "checkpoint_best.pt").exists()]
         return trained
@@ -370,8 +369,13 @@ class Recipe:
         reference = f"{self.out}/text/reference.{{subset}}.{self.args.target}"
         is_raw = self.args.subwords != SPLIT_BEFORE
         of_raw = ["--reference", reference, "--max-len-a", "1.5", "--max-len-b", "10"] if is_raw else []
-        prefix = ["--prefix-size", "1"] if self._tags[1] else []  # a model of many languages needs the target's tag
+        prefix = (
+            ["--prefix-size", "1"] if tags_of_start(self.args)[1] else []
+        )  # a model of many languages needs the target's tag
         return [*of_raw, *prefix, *self._bert_text, *self.args.scoring.split()]
+
+    def _of_seed(self, seed: int, base: Path) -> Path:
+        return base if seed == self.args.seeds[0] else base / f"seed-{seed}"
 
     @property
     def _start(self) -> Path:
@@ -387,11 +391,6 @@ class Recipe:
         if given and (Path(given) / SETTINGS).exists():  # it is imported
             return Path(given)
         return Path(self.out / "-".join(["reverse", *re.findall(r"[\w.]+", given or "")]))
-
-    @property
-    def _tags(self) -> List[str]:
-        """The symbols that begin source and target sentences, or empty texts."""
-        return imported_settings(self.out / FOLDER)["tags"] if self.args.start else ["", ""]
 
     @property
     def _bert_text(self) -> List[str]:
@@ -443,5 +442,7 @@ STEPS: Dict[str, Step] = {
     "distill": Step(Recipe.distill, "TEACHER translates the training text, in parts, on all cores or GPUs"),
     **_STUDENTS,
     "deploy": Step(Recipe.deploy, "DEPLOY, a plain transformer, for CTranslate2, without fairseq or torch: OUT/deploy"),
-    "compare": Step(Recipe.compare, "averages of the best checkpoints, scored on the test sets: OUT/report.html", True),
+    "compare": Step(
+        Recipe.compare, "averages of the best checkpoints, scored on the test sets: OUT/report.html", True, False
+    ),
 }

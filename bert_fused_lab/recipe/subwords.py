@@ -6,7 +6,7 @@ from contextlib import redirect_stderr
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Callable, Iterator, Sequence, Set
+from typing import Callable, Iterator, Sequence, Set, Tuple
 
 import sentencepiece
 from tqdm import tqdm
@@ -40,8 +40,8 @@ def count_characters(files: Sequence[Path]) -> int:
     return len(characters)
 
 
-def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split:
-    """Learn subwords from *files* and return the function that splits a line.
+def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> None:
+    """Learn subwords from *files*.
 
     Args:
         kind: one of `KINDS`.
@@ -53,7 +53,6 @@ def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split
         BertFusedError: the text is too small for so many symbols.
     """
     (_sentencepiece if kind == "sentencepiece" else _subword_nmt)(files, symbols, folder)
-    return learned(kind, folder)
 
 
 def learned(kind: str, folder: Path) -> Split:
@@ -72,6 +71,13 @@ def split_file(path: Path, output: Path, split: Split) -> None:
     with path.open(encoding="utf-8", newline="\n") as lines, output.open("w", encoding="utf-8", newline="\n") as out:
         for line in tqdm(lines, desc=f"subwords of {path.name}", unit=" lines", disable=None, leave=False):
             out.write(split(line.rstrip("\n")) + "\n")
+
+
+def count(path: Path) -> Tuple[int, int]:
+    """Return the numbers of lines and of tokens of a text in subwords."""
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        counts = [len(line.split()) for line in lines]
+    return len(counts), sum(counts)
 
 
 def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> None:

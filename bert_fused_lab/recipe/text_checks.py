@@ -2,11 +2,12 @@
 
 import codecs
 import re
-import warnings
+import sys
+from array import array
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Sequence
 from unicodedata import is_normalized
 
 import numpy as np
@@ -44,6 +45,12 @@ class Findings:
 
     errors: List[str] = field(default_factory=list)
     warnings: List[str] = field(default_factory=list)
+
+    def report(self) -> None:
+        """Print all warnings, and raise one `BertFusedError` of all errors, if there are any."""
+        for warning in self.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        raise_all(self.errors)
 
 
 @dataclass
@@ -91,12 +98,12 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
             + (f" (it holds {there})" if there else "")
         )
         return 0
-    files, same, complete, lengths = [_File(path) for path in paths], [], 0, _Lengths()
+    files, same, complete, lengths = [_File(path) for path in paths], [], 0, array("I")
     try:
         pairs = tqdm(zip_longest(*files), desc=f"checking {paths[0].stem}", unit=" pairs", disable=None, leave=False)
         for number, texts in enumerate(pairs, start=1):
             complete += all(texts)
-            lengths.add(*(len(text or "") for text in texts[:2]))
+            lengths.extend(len(text or "") for text in texts[:2])
             if texts[0] and texts[0] == texts[1]:
                 same.append(number)
     except OSError as error:
@@ -116,16 +123,17 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
     findings.warnings += [
         f"{paths[0]} and {paths[1]}: in lines {first:,} to {last:,}, lengths fit those of a neighbouring line better; "
         "a line seems to be missing in one of the files"
-        for first, last in lengths.shifted
+        for first, last in _shifted(lengths)
     ]
     return complete
 
 
-def check_file(path: Path, findings: Findings, keeps_symbols: bool) -> None:
-    """Read a file of one language, as `check_split` reads those of two."""
+def check_file(path: Path, findings: Findings, keeps_symbols: bool) -> int:
+    """Read a file of one language, as `check_split` reads those of two, and return how many lines it has."""
     file = _File(path)
     sum(1 for _ in tqdm(file, desc=f"checking {path.name}", unit=" lines", disable=None, leave=False))
     _check_lines(file, findings, keeps_symbols)
+    return file.count
 
 
 def check_for_fairseq(paths: Sequence[Path]) -> None:
@@ -144,30 +152,21 @@ def check_for_fairseq(paths: Sequence[Path]) -> None:
     raise_all(findings.errors)
 
 
-class _Lengths:
-    """The lengths of lines and their translations, which correlate; after a line that is missing, neighbours do."""
+def _shifted(lengths: Sequence[int]) -> List[List[int]]:
+    """Return the first and the last lines where lengths correlate better with those of neighbours' translations.
 
-    def __init__(self) -> None:
-        self.shifted: List[Tuple[int, int]] = []  # the first and the last lines where they do
-        self._pairs: List[Tuple[int, int]] = []
-        self._count = 0
-
-    def add(self, source: int, target: int) -> None:
-        """Add the lengths of a line and its translation."""
-        self._count += 1
-        self._pairs.append((source, target))
-        if len(self._pairs) == _BLOCK:
-            source_lengths, target_lengths = np.log1p(np.array(self._pairs)).T
-            with np.errstate(invalid="ignore"), warnings.catch_warnings():  # all of one length: no correlation
-                fit, *others = (
-                    np.corrcoef(source_lengths, np.roll(target_lengths, shift))[0, 1] for shift in (0, *_SHIFTS)
-                )
-            if max(others) > fit + _FITS_BETTER and max(others) > 2 * _FITS_BETTER:
-                first = self._count - _BLOCK + 1
-                if self.shifted and self.shifted[-1][1] == first - 1:
-                    first = self.shifted.pop()[0]
-                self.shifted.append((first, self._count))
-            self._pairs.clear()
+    *lengths* are those of a line, of its translation, of the next line, and so on.
+    """
+    found: List[List[int]] = []
+    pairs = np.log1p(lengths).reshape(-1, 2)
+    for last in range(_BLOCK, len(pairs) + 1, _BLOCK):
+        source, target = pairs[last - _BLOCK : last].T
+        with np.errstate(invalid="ignore"):  # all of one length: no correlation
+            fit, *others = (np.corrcoef(source, np.roll(target, shift))[0, 1] for shift in (0, *_SHIFTS))
+        if max(others) > fit + _FITS_BETTER and max(others) > 2 * _FITS_BETTER:
+            first = found.pop()[0] if found and found[-1][1] == last - _BLOCK else last - _BLOCK + 1
+            found.append([first, last])
+    return found
 
 
 def _check_lines(file: _File, findings: Findings, keeps_symbols: bool) -> None:

@@ -10,7 +10,7 @@ from documentation import ROOT
 from fairseq import options
 from fork_server import run_forked
 
-from bert_fused_lab.recipe import back_translation, command, distill
+from bert_fused_lab.recipe import command, distill
 from bert_fused_lab.recipe.settings import dropout_for, size_for
 
 ENGLISH = "the a small big old man woman dog house red apple eats sees gives runs".split()
@@ -27,7 +27,10 @@ def mono(dry):
     known = {"checksum": 0, "lines": 12000, "tokens": 24000}
     (out / "mono" / "text.json").write_text(json.dumps(known))
     (out / "data-bin" / "train.en-de.en.bin").write_text("parallel")
-    (out / "mono" / "text" / "train.de").write_text("ein Hund\n")
+    for folder in (out / "text", out / "mono" / "translated"):
+        folder.mkdir()
+        for language, line in (("en", "a dog"), ("de", "ein Hund")):
+            (folder / f"train.{language}").write_text(f"{line}\n")
     return out
 
 
@@ -60,15 +63,16 @@ def test_all_systems_learn_from_what_is_translated_back(dry, mono):
     assert start == of(calls["control"], "--finetune-from-model") == of(calls["bert_fused"], "--bert-warm-start")
     [[_, module, text, folder, *words], _] = dry.calls("python")
     assert (module, text, folder) == (
-        "bert_fused_lab.recipe.back_translation",
-        "own_data-out/text",
-        "own_data-out/mono",
+        "bert_fused_lab.recipe.distill",
+        "own_data-out/mono/text",
+        "own_data-out/mono/translated",
     )
-    assert words[:3] == ["en", "de", "own_data-out/mono/text/data-bin"]
+    assert words[:3] == ["de", "en", "own_data-out/mono/text/data-bin"]
+    assert (mono / "mono" / "synthetic.en").read_text() == "<s> a dog\n"
     args = options.parse_args_and_arch(
         options.get_generation_parser(), [*words[2:], "--user-dir", str(ROOT / "bert_fused_plugin")]
     )
-    assert (args.source_lang, args.target_lang, args.path) == ("de", "en", "own_data-out/reverse/average.pt")
+    assert args.path == "own_data-out/reverse/average.pt"
     assert (args.beam, args.sampling, args.max_len_a, args.max_len_b) == (5, False, 1.5, 10)
     assert of(words, "--seed") == "1"
     again = dry.run("own_data", *steps[:-1], mono=".", student="6+2")
@@ -207,30 +211,15 @@ def test_other_translations_are_noticed(dry, mono):
 
 def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path, monkeypatch):
     monkeypatch.setattr(distill, "_PART", 75)
-    targets = {*distill.read(workspace.path / "train.en")}  # which are of the same words as their translations
-    monkeypatch.setattr(back_translation, "leaning_between", lambda *paths: lambda line: -1 if line in targets else 1)
-    (tmp_path / "text").mkdir()
-    shutil.copy(workspace.path / "train.en", tmp_path / "text")
-    (tmp_path / "text.json").write_text('{"tags": ["", ""]}')
-    flags = [
-        "--user-dir",
-        str(ROOT / "bert_fused_plugin"),
-        "--task",
-        "bert_fused_translation",
-        "--sampling",
-        "--beam",
-        "1",
-    ]
-    flags += ["--path", workspace.checkpoint, "--seed", "1", "--max-len-b", "9", "--max-tokens", "120", "--cpu"]
-    given = (workspace.path, tmp_path, "de", "en", [workspace.data, *flags])
-    back_translation.main(*given)
-    synthetic, parts = ([tmp_path / f"synthetic.{lang}" for lang in ("de", "en")], tmp_path / "translated" / "parts")
-    before, kept = [file.read_text() for file in synthetic], (parts / "0-of-2").stat().st_mtime_ns
-    for file in (*synthetic, parts / "1-of-2"):  # killed within the second part
-        file.unlink()
-    back_translation.main(*given)
+    flags = ["--user-dir", str(ROOT / "bert_fused_plugin"), "--task", "bert_fused_translation", "--sampling"]
+    flags += ["--beam", "1", "--path", workspace.checkpoint, "--seed", "1", "--max-len-b", "9", "--max-tokens", "120"]
+    given, parts = (workspace.path, tmp_path, "en", "de", [workspace.data, *flags, "--cpu"]), tmp_path / "parts"
+    distill.main(*given)
+    before, kept = (tmp_path / "train.de").read_text(), (parts / "0-of-2").stat().st_mtime_ns
+    (parts / "1-of-2").unlink()  # killed within the second part
+    distill.main(*given)
     assert (parts / "0-of-2").stat().st_mtime_ns == kept
-    assert [file.read_text() for file in synthetic] == before != ["", ""]
+    assert (tmp_path / "train.de").read_text() == before != ""
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from bert_fused_lab.exporting import export_model, measure_ctranslate2, to_ctran
 from bert_fused_lab.importing import import_bert_nmt
 from bert_fused_lab.importing.check_import import Both
 from bert_fused_lab.recipe import distill
-from bert_fused_lab.recipe.subwords import learn, split_file
+from bert_fused_lab.recipe.subwords import learn, learned, split_file
 
 pytestmark = pytest.mark.timeout(600)  # it trains
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `pip install ctranslate2` where it has wheels")
@@ -46,7 +46,8 @@ def repeats(tmp_path_factory, bert_dir):
         lines = "".join(" ".join(rng.choices(WORDS[:15], k=rng.randint(1, 9))) + "\n" for _ in range(size))
         for lang in ("en", "de"):
             (path / f"{split}.{lang}").write_text(lines, encoding="utf-8")
-    split_line = learn("sentencepiece", [path / "train.en"], 60, text)
+    learn("sentencepiece", [path / "train.en"], 60, text)
+    split_line = learned("sentencepiece", text)
     for file in path.glob("*.??"):
         split_file(file, text / file.name, split_line)
     workspace = Workspace(path, bert_dir)

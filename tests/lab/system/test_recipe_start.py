@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary
@@ -12,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM
 from translation_models import MODELS, WORDS
 
 from bert_fused_lab.importing import import_bert_nmt
-from bert_fused_lab.recipe import back_translation, command, distill, start
+from bert_fused_lab.recipe import back_translation, command, distill, start, steps
 from bert_fused_lab.recipe.running import run_command
 from bert_fused_lab.recipe.subwords import learned
 from bert_fused_plugin.errors import BertFusedError
@@ -85,7 +84,7 @@ def test_of_a_large_vocabulary_the_text_needs_a_part_and_an_import_is_taken_as_i
             start.import_model(args, args.data, calls.append)
 
 
-def test_monolingual_text_has_the_tags_of_the_model(place, bert_dir, monkeypatch):
+def test_monolingual_text_has_the_tags_of_the_model(place, bert_dir):
     draw, out, words = random.Random(1), place / "out", {"en": WORDS[:7], "fr": WORDS[5:11]}
     text = {language: [" ".join(draw.choices(words[language], k=5)) for _ in range(90)] for language in words}
     for language, lines in text.items():
@@ -93,20 +92,18 @@ def test_monolingual_text_has_the_tags_of_the_model(place, bert_dir, monkeypatch
     mono = [*text["fr"][60:], text["en"][0], ""]
     (place / "data" / "mono.fr").write_text("".join(f"{line}\n" for line in mono), encoding="utf-8")
     given = ["--start", str(place / "nllb"), "--bert", str(bert_dir), "--mono", str(place / "data"), "--out", str(out)]
-    command.main(["en", "fr", str(place / "data"), *given, "prepare"])
+    args = command.parse_args(["en", "fr", str(place / "data"), *given, "prepare"])
+    steps.Recipe(args, run_command).do(args.steps)
     given = distill.read(out / "mono" / "text" / "train.fr")
     assert 20 < len(given) <= 30
     assert {line.split()[0] for line in given} == {"fra_Latn"}
 
-    def translate(data, translated, source, target, flags):
-        translated.mkdir()
-        lines = [*distill.read(out / "text" / "train.en")[: len(given) - 2], f"eng_Latn {given[0].split(' ', 1)[1]}"]
-        sides = {"en": [*lines, lines[0].split(" ", 1)[1]], "fr": given}
-        for language, side in sides.items():
-            (translated / f"train.{language}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
-
-    monkeypatch.setattr(distill, "main", translate)
-    back_translation.main(out / "text", out / "mono", "en", "fr", ["--path", "reverse/average.pt"])
+    lines = [*distill.read(out / "text" / "train.en")[: len(given) - 2], f"eng_Latn {given[0].split(' ', 1)[1]}"]
+    (out / "mono" / "translated").mkdir()
+    for language, side in {"en": [*lines, lines[0].split(" ", 1)[1]], "fr": given}.items():
+        text = "".join(f"{line}\n" for line in side)
+        (out / "mono" / "translated" / f"train.{language}").write_text(text, encoding="utf-8")
+    back_translation.write_synthetic(args, out / "text", None)
     sources, targets = (distill.read(out / "mono" / f"synthetic.{language}") for language in ("en", "fr"))
     assert len(sources) == len(targets) == len(given) - 1  # without the French source
     assert {line.split()[0] for line in targets} == {"fra_Latn"}
@@ -126,16 +123,9 @@ def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_su
     monkeypatch.setattr(back_translation, "leaning_between", lambda *paths: lambda line: -1)
     monkeypatch.setattr(back_translation, "fault", lambda source, target, leaning: "" if source else "empty")
 
-    def run(words, *more):
-        if "bert_fused_lab.recipe.back_translation" in words:
-            text, folder, *languages = words[3:7]
-            back_translation.main(Path(text), Path(folder), *languages, words[7:])
-        else:
-            run_command(words, *more)
-
     given = ["--bert", bert_dir, "--symbols", "200", "--mono", data, "--reverse", place / "nllb", "--out", out]
     steps = ["prepare", "reverse", "back_translate", "--train-flags=--cpu", "--out", out]
-    command.main(["en", "fr", *map(str, [data, *given, *steps])], run)
+    command.main(["en", "fr", *map(str, [data, *given, *steps])])
     raw, pieces = (distill.read(out / "mono" / "text" / f"{name}.fr") for name in ("raw", "for-reverse"))
     assert 20 < len(raw) == len({*raw} & mono)
     assert [line.replace(" ", "").replace("\u2581", " ") for line in pieces] == [f"fra_Latn {line}" for line in raw]
@@ -152,7 +142,7 @@ def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_su
     assert sources == [f"<s> {expected[number]}" for number in sorted(expected) if expected[number]]
     assert targets == [split(raw[number]) for number in sorted(expected) if expected[number]]
     assert len(sources) > 5
-    command.main(["en", "fr", *map(str, [data, *given, "--out", out]), "--subwords", "subword-nmt", "prepare"], run)
+    command.main(["en", "fr", *map(str, [data, *given, "--out", out]), "--subwords", "subword-nmt", "prepare"])
     assert not (out / "mono" / "data-bin").exists()  # it is of other subwords
 
 

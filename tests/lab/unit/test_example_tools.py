@@ -122,4 +122,4 @@ def test_the_teacher_translates_in_as_many_processes_as_memory_and_cores_allow(
     monkeypatch.setattr(Path, "read_text", lambda path: facts)
     with (tmp_path / "model.pt").open("wb") as model:
         model.truncate(int(size))
-    assert distill.usable_cores([tmp_path / "model.pt"]) == processes
+    assert distill.processes([tmp_path / "model.pt"]) == processes

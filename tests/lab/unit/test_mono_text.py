@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from bert_fused_lab.recipe import back_translation, distill
 from bert_fused_lab.recipe.back_translation import TAG, fault, leaning_between, prepare_mono
-from bert_fused_lab.recipe.subwords import learn
+from bert_fused_lab.recipe.subwords import learn, learned
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
 
@@ -115,7 +115,8 @@ def test_monolingual_text_that_cannot_be_used(args, line, message):
 def test_monolingual_text_is_split_as_the_parallel_text_is(args, kind):
     text, line = args.out / "text", "der Hund sieht ein Haus"
     write(text / "raw" / "train.de", [pair[1] for pair in PAIRS] * 20)
-    split = learn(kind, [text / "raw" / "train.de"], 40, text)
+    learn(kind, [text / "raw" / "train.de"], 40, text)
+    split = learned(kind, text)
     write(text / "train.de", [split(pair[1]) for pair in PAIRS])
     symbols = {word for pair in PAIRS for word in split(f"{pair[1]} {line}").split()}
     write(args.out / "data-bin" / "dict.de.txt", [f"{word} 1" for word in symbols])

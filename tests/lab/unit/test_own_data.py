@@ -8,7 +8,9 @@ import sentencepiece
 from fairseq import options
 from fairseq.data import Dictionary
 
-from bert_fused_lab.recipe.raw_text import RawText, make_text
+from bert_fused_lab.recipe import command, raw_text
+from bert_fused_lab.recipe.raw_text import make_text
+from bert_fused_lab.recipe.running import run_command
 from bert_fused_lab.recipe.settings import SIZES, dropout_for, size_for
 from bert_fused_lab.recipe.splitting import choose_held_out
 from bert_fused_lab.recipe.subwords import count_characters, default_symbols
@@ -42,10 +44,11 @@ def read(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def run(data, languages=("en", "fr"), symbols=60, out=None, **settings):
+def run(data, bert=None, out=None, **settings):
     out = out or data.parent / "out"
     out.mkdir(exist_ok=True)
-    make_text(RawText(data, out / "text", languages, symbols=symbols, **settings))
+    args = {**vars(command.parse_args(["en", "fr", str(data), "--symbols=60", f"--out={out}"])), **settings}
+    make_text(Namespace(**args), run_command, bert)
     return out / "text"
 
 
@@ -132,15 +135,17 @@ def test_given_sets_are_taken_as_they_are(data):
 
 
 def test_what_is_not_read_and_what_training_sees_is_said(data, capsys):
-    for lang in ("en", "fr"):
-        lines = (data / f"train.{lang}").read_bytes().splitlines(keepends=True)
-        (data / f"test.{lang}").write_bytes(b"".join([b"something else\n\n", *lines[:3], *lines[:3]]))
-        (data / f"train.{lang}").write_bytes(b"".join([*lines, b"\n"]))  # an empty pair, which training leaves out
+    sets = {"en": ["something else", "", *(f"{sentence(i)}." for i in range(3))], "fr": ["autre chose", ""]}
+    sets["fr"] += [f"{sentence(0).upper()} !", "autre chose", "autre chose"]
+    for lang, lines in sets.items():
+        write(data / f"test.{lang}", [*lines, *lines])
+        write(data / f"train.{lang}", [*read(data / f"train.{lang}"), ""])  # an empty pair, which training leaves out
         (data / f"dev.{lang}").touch()
     (data / "valid.fr.gz").touch()
     run(data)
     said = capsys.readouterr().err
-    assert f"warning: {data}/test.*: 3 of 5 different pairs are in train.*, too" in said
+    assert f"warning: {data}/test.*: 1 of 5 different pairs are in train.*, too, which makes scores too high" in said
+    assert f"{data}/test.*: the sources of 2 of 5 different pairs are in train.*, too, with another translation" in said
     assert f"warning: {data} holds dev.en, dev.fr, valid.fr.gz: not read" in said
 
 
@@ -175,12 +180,6 @@ def test_a_word_that_fairseq_takes_for_its_own_symbol_is_refused(data, symbol):
     assert not {"<s>", "</s>", "<pad>", "<unk>"} & {*" ".join(read(text / "train.fr")).split()}
 
 
-def test_text_in_utf_16_is_recognised(data):
-    text = (data / "train.fr").read_text(encoding="utf-8")
-    (data / "train.fr").write_text(text, encoding="utf-16")
-    assert any(error.endswith("convert the file, for example with iconv -f utf-16 -t utf-8") for error in refusal(data))
-
-
 def test_letters_that_some_lines_write_otherwise_are_warned_of(data):
     write(data / "train.fr", [f"{sentence(i)} e{chr(0x301) if i < 2 else ''}" for i in range(300)])
     findings = Findings()
@@ -213,10 +212,16 @@ LINES = [f"{sentence(i).upper()} !" for i in range(300)]
         (["x"] * 49, "it must have at least 50"),
         ([*LINES[:40], *[""] * 260], "train.* has 40 pairs; it must have at least 50"),  # pairs with both sides count
         ([""] * 300, "train.* has 0 pairs; it must have at least 50"),
+        ("\r".join(LINES).encode(), "train.en: its lines end with carriage returns alone; convert it with tr"),
+        ("\n".join(LINES).encode("utf-16"), "convert the file, for example with iconv -f utf-16 -t utf-8"),
     ],
 )
 def test_text_that_cannot_be_used(data, source, message):
-    (data / "train.en").unlink() if source is None else write(data / "train.en", source)
+    (data / "train.en").unlink()
+    if isinstance(source, bytes):
+        (data / "train.en").write_bytes(source)
+    elif source is not None:
+        write(data / "train.en", source)
     assert message in "\n".join(refusal(data))
 
 
@@ -287,28 +292,29 @@ def test_nothing_of_the_user_is_removed_or_written_over(data, tmp_path):
         run(tmp_path / "out" / "text" / "data", out=tmp_path / "out")
 
 
-def test_a_model_is_imported_for_text_that_can_be_used_alone(data):
+def test_a_model_is_imported_for_text_that_can_be_used_alone(data, monkeypatch):
     imported = []
 
-    def start(raw):
+    def import_model(args, raw, run):
         imported.append(sorted(path.name for path in raw.iterdir()))
-        return dict.fromkeys(("en", "fr"), str.upper)
 
-    text = read(run(data, start=start) / "valid.en")
+    monkeypatch.setattr(raw_text, "import_model", import_model)
+    monkeypatch.setattr(raw_text, "splits_of_import", lambda folder, languages: dict.fromkeys(languages, str.upper))
+    text = read(run(data, start="nllb") / "valid.en")
     assert (text, imported) == (
         [line.upper() for line in text],
         [[f"{split}.{lang}" for split in ("test", "train", "valid") for lang in ("en", "fr")]],
     )
     (data / "train.fr").write_bytes(b"")
     with pytest.raises(BertFusedError, match=r"train\.fr is empty"):
-        run(data, start=start)
+        run(data, start="nllb")
     assert len(imported) == 1
 
 
 def test_a_place_that_cannot_be_written_is_named(data, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BertFusedError, match=r"/file.* cannot be written \(Not a directory\)"):
-        make_text(RawText(data, tmp_path / "file" / "text", ("en", "fr")))
+        make_text(command.parse_args(["en", "fr", str(data), f"--out={tmp_path}/file"]), run_command, None)
 
 
 def test_text_that_cannot_be_read_is_named(data, monkeypatch):
@@ -345,7 +351,7 @@ def test_the_vocabulary_has_room_for_all_characters(tmp_path, capsys):
     write(tmp_path / "train.zh", [f"{signs[9 * i : 9 * i + 9]}我喜欢猫。" for i in range(330)])
     write(tmp_path / "train.en", [f"{sentence(i)}." for i in range(330)])
     (tmp_path / "out").mkdir()
-    text = run(tmp_path, ("zh", "en"), None, tmp_path / "out")
+    text = run(tmp_path, out=tmp_path / "out", source="zh", target="en", symbols=None)
     kept = set("".join((text / "train.zh").read_text(encoding="utf-8").split())) - {"\u2581"}
     assert len(kept) > 2_000
     used = int(capsys.readouterr().out.split("sentencepiece with ")[1].split(" symbols")[0].replace(",", ""))
@@ -401,20 +407,3 @@ def test_the_recurrent_models_of_each_size_share_their_embeddings(size):
     flags = ["data", *SIZES[size].gru.split(), "--share-all-embeddings"]
     args = options.parse_args_and_arch(options.get_training_parser(), flags)
     assert gru_config_errors(GruConfig.from_namespace(args), Dictionary(), Dictionary()) == []
-
-
-def test_lines_that_end_with_carriage_returns(data):
-    (data / "train.en").write_bytes((data / "train.en").read_bytes().replace(b"\n", b"\r"))
-    with pytest.raises(
-        BertFusedError, match=r"train.en: its lines end with carriage returns alone; convert it with tr"
-    ):
-        run(data)
-
-
-def test_sources_that_training_sees_with_another_translation(data, capsys):
-    write(data / "test.en", [f"{sentence(i)}." for i in range(3)] + ["something else"])
-    write(data / "test.fr", [f"{sentence(i).upper()} !" for i in range(1)] + ["autre chose"] * 3)
-    run(data)
-    said = capsys.readouterr().err
-    assert f"warning: {data}/test.*: 1 of 4 different pairs are in train.*, too, which makes scores too high" in said
-    assert f"{data}/test.*: the sources of 2 of 4 different pairs are in train.*, too, with another translation" in said
