@@ -369,9 +369,8 @@ class Recipe:
         reference = f"{self.out}/text/reference.{{subset}}.{self.args.target}"
         is_raw = self.args.subwords != SPLIT_BEFORE
         of_raw = ["--reference", reference, "--max-len-a", "1.5", "--max-len-b", "10"] if is_raw else []
-        prefix = (
-            ["--prefix-size", "1"] if tags_of_start(self.args)[1] else []
-        )  # a model of many languages needs the target's tag
+        needs_tag = bool(tags_of_start(self.args)[1])  # a model of many languages needs that of the target
+        prefix = ["--prefix-size", "1"] if needs_tag else []
         return [*of_raw, *prefix, *self._bert_text, *self.args.scoring.split()]
 
     def _of_seed(self, seed: int, base: Path) -> Path:
@@ -442,7 +441,5 @@ STEPS: Dict[str, Step] = {
     "distill": Step(Recipe.distill, "TEACHER translates the training text, in parts, on all cores or GPUs"),
     **_STUDENTS,
     "deploy": Step(Recipe.deploy, "DEPLOY, a plain transformer, for CTranslate2, without fairseq or torch: OUT/deploy"),
-    "compare": Step(
-        Recipe.compare, "averages of the best checkpoints, scored on the test sets: OUT/report.html", True, False
-    ),
+    "compare": Step(Recipe.compare, "averages of the best checkpoints, scored: OUT/report.html", True, shared=False),
 }

@@ -158,9 +158,9 @@ def _shifted(lengths: Sequence[int]) -> List[List[int]]:
     *lengths* are those of a line, of its translation, of the next line, and so on.
     """
     found: List[List[int]] = []
-    pairs = np.log1p(lengths).reshape(-1, 2)
+    pairs = np.asarray(lengths).reshape(-1, 2)
     for last in range(_BLOCK, len(pairs) + 1, _BLOCK):
-        source, target = pairs[last - _BLOCK : last].T
+        source, target = np.log1p(pairs[last - _BLOCK : last]).T
         with np.errstate(invalid="ignore"):  # all of one length: no correlation
             fit, *others = (np.corrcoef(source, np.roll(target, shift))[0, 1] for shift in (0, *_SHIFTS))
         if max(others) > fit + _FITS_BETTER and max(others) > 2 * _FITS_BETTER:
