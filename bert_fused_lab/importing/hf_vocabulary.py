@@ -5,7 +5,7 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Set, Tup
 
 import torch
 from fairseq.data import Dictionary
-from langcodes import closest_match, tag_is_valid
+from langcodes import Language, closest_match, tag_is_valid
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 from transformers.convert_slow_tokenizer import import_protobuf
@@ -111,9 +111,12 @@ def _tag(language: str, form: str, symbols: Set[str]) -> str:
 
 
 def same_language(language: str, tags: Iterable[str]) -> str:
-    """Return that of the *tags* which names the same *language*, or ""."""
-    known = [tag for tag in tags if tag_is_valid(tag)]
-    tag, _ = closest_match(language, known, max_distance=_SAME_LANGUAGE) if tag_is_valid(language) else ("und", 0)
+    """Return that of the *tags* which names the same *language* in the same script, or ""."""
+    if not tag_is_valid(language):
+        return ""
+    script = Language.get(language).maximize().script
+    known = [tag for tag in tags if tag_is_valid(tag) and Language.get(tag).maximize().script == script]
+    tag, _ = closest_match(language, known, max_distance=_SAME_LANGUAGE)
     return tag if tag in known else ""
 
 

@@ -23,7 +23,7 @@ from bert_fused_lab.recipe.raw_text import splits_of_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
 from bert_fused_lab.recipe.splitting import read_pairs
-from bert_fused_lab.recipe.start import imported_settings, splits_of_import, tags_of_start
+from bert_fused_lab.recipe.start import imported_settings, splits_of_import, tags_of_start, vocabulary_size
 from bert_fused_lab.recipe.subwords import count, split_file
 from bert_fused_lab.recipe.text_checks import Findings, check_file
 from bert_fused_plugin.errors import BertFusedError
@@ -95,6 +95,11 @@ def mono_errors(args: Namespace) -> List[str]:
         errors.append("--reverse reads raw text, which --subwords none does not have; leave one of them out")
     if not (args.mono / f"mono.{args.target}").is_file():
         errors.append(f"--mono {args.mono} has no mono.{args.target}; give the directory of this file")
+    if args.reverse and not (args.out / "mono" / _RECORD).exists():  # before text is read
+        try:
+            vocabulary_size("--reverse", args.reverse)
+        except BertFusedError as error:
+            errors += error.errors
     return errors
 
 

@@ -30,29 +30,44 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
     Raises:
         BertFusedError: it cannot be loaded, is an import of other languages, or cannot be deployed as asked.
     """
-    folder = args.out / FOLDER
+    size, folder = _checked_size(args), args.out / FOLDER
     if folder.is_symlink():
         folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
-    if (Path(args.start) / SETTINGS).exists():
-        if not (Path(args.start) / f"README.{args.source}-{args.target}.md").exists():
-            raise BertFusedError(
-                f"--start {args.start} is of other languages; import it with -s {args.source} -t {args.target}"
-            )
+    if size == 0:
         folder.symlink_to(args.start)
         return
-    try:
-        size = AutoConfig.from_pretrained(args.start, trust_remote_code=False).vocab_size
-    except (OSError, ValueError, AttributeError) as error:
-        raise BertFusedError(f"--start {args.start} cannot be loaded: {' '.join(str(error).split())}") from None
+    files = [*sorted(text.iterdir()), *([args.mono / f"mono.{args.target}"] if args.mono else [])]
+    part = ["--vocabulary-of", *map(str, files)] if size > _MANY else []
+    run(["bert-fused-import", "hf", args.start, str(folder), "-s", args.source, "-t", args.target, *part])
+
+
+def _checked_size(args: Namespace) -> int:
+    size = vocabulary_size("--start", args.start)
+    if size == 0 and not (Path(args.start) / f"README.{args.source}-{args.target}.md").exists():
+        raise BertFusedError(
+            f"--start {args.start} is of other languages; import it with -s {args.source} -t {args.target}"
+        )
     if size > _MANY and "deploy" in args.steps:
         raise BertFusedError(
             f"--start {args.start} is imported with the symbols of the text alone, and the step deploy needs all "
             f"{size:,}; import it by bert-fused-import hf, and give that directory as --start"
         )
-    files = [*sorted(text.iterdir()), *([args.mono / f"mono.{args.target}"] if args.mono else [])]
-    part = ["--vocabulary-of", *map(str, files)] if size > _MANY else []
-    run(["bert-fused-import", "hf", args.start, str(folder), "-s", args.source, "-t", args.target, *part])
+    return size
+
+
+def vocabulary_size(flag: str, model: str) -> int:
+    """Return the number of symbols of the *model* of transformers that *flag* names; 0 if it is imported already.
+
+    Raises:
+        BertFusedError: it cannot be loaded.
+    """
+    if (Path(model) / SETTINGS).exists():
+        return 0
+    try:
+        return int(AutoConfig.from_pretrained(model, trust_remote_code=False).vocab_size)
+    except (OSError, ValueError, AttributeError) as error:
+        raise BertFusedError(f"{flag} {model} cannot be loaded: {' '.join(str(error).split())}") from None
 
 
 def imported_settings(folder: Path) -> Dict[str, Any]:
@@ -103,4 +118,9 @@ def start_errors(args: Namespace) -> List[str]:
         errors.append(f"--start {args.start} is made anew by each preparation; name another directory")
     if args.student != "transformer":
         errors.append(f"--student {args.student} begins with random parameters; with --start, give transformer")
+    if not (args.out / "data-bin").exists():  # later, nothing needs the model where it is
+        try:
+            _checked_size(args)
+        except BertFusedError as error:
+            errors += error.errors
     return errors

@@ -188,6 +188,7 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
         ),
         (["distill"], {"mono": ".", "teacher": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
         (["compare"], {"baseline": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
+        (["prepare"], {"mono": ".", "out": "new", "reverse": "x"}, "--reverse x cannot be loaded: "),
         (["reverse"], {"mono": ".", "out": "new"}, "there is no new/mono/text.json; run the step prepare first"),
         (["transformer"], {"mono": "."}, "own_data-out/mono/data-bin; run the step back_translate first"),
         (["back_translate"], {"mono": "."}, "own_data-out/reverse/checkpoint_best.pt; run the step reverse first"),

@@ -20,6 +20,7 @@ from bert_fused_lab.exporting import export_model
 from bert_fused_lab.importing import import_bert_nmt
 from bert_fused_lab.importing.check_import import Both
 from bert_fused_lab.importing.hf_models import EMBEDDINGS
+from bert_fused_lab.importing.hf_vocabulary import same_language
 from bert_fused_plugin.errors import BertFusedError
 
 ODD = ["", "x\u00a0y é ﬁ １２", "𝔘 unknown ☃ words", "a  b", ">> < |", "हिन्दी و٣ ﷺ"]
@@ -207,6 +208,14 @@ def test_a_model_of_two_languages_is_imported_for_others_with_a_warning(imported
     convert(original, tmp_path / "swapped", "-s", "de", "-t", "en")
     said = f"warning: the source language of {original} is en, and not de\nwarning: the target language of {original}"
     assert capsys.readouterr().err == f"{said} is de, and not en\n"
+
+
+@pytest.mark.parametrize(
+    ("language", "tag"),
+    [("en", "eng-Latn"), ("pt_PT", "por-Latn"), ("no", "nob-Latn"), ("sr", "srp-Cyrl"), ("sr_Latn", ""), ("xx", "")],
+)
+def test_a_language_is_known_by_its_iso_name_in_its_own_script(language, tag):
+    assert same_language(language, ["eng-Latn", "por-Latn", "nob-Latn", "srp-Cyrl", "<mask>"]) == tag
 
 
 BLOCK = re.compile(r"```bash\n(.*?)```", re.DOTALL)

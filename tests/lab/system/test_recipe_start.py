@@ -155,8 +155,11 @@ def test_what_the_model_decides_is_refused(tmp_path):
     assert args.baseline == "transformer"  # whose name in the report it is
     errors = start.start_errors(args)
     assert [error.split()[0] for error in errors] == [
-        "--symbols", "--size", "scratch", "--teacher,", "--start", "--student"
+        "--symbols", "--size", "scratch", "--teacher,", "--start", "--student", "--start"
     ]  # fmt: skip
+    assert errors[-1].startswith(f"--start {out}/start cannot be loaded: ")
+    (out / "data-bin").mkdir()  # made from the import
+    assert len(start.start_errors(args)) == len(errors) - 1
 
 
 def test_a_directory_of_the_user_stays_as_it_is(dry):
