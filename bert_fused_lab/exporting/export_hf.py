@@ -2,14 +2,16 @@
 
     bert-fused-export hf control/checkpoint_best.pt exported --imported imported
 
-The weights are those of the checkpoint; all other files are those of the model that ``bert-fused-import hf`` has read.
-transformers, and what converts its models, such as CTranslate2, then translate with the new directory.
+The weights are those of the checkpoint; all other files are those of the model that ``bert-fused-import hf`` has read,
+and so are the embeddings of the symbols that ``--vocabulary-of`` left out there.  transformers, and what converts its
+models, such as CTranslate2, then translate with the new directory.
 """
 
+import json
 import shutil
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -21,7 +23,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from bert_fused_lab.arguments import given_path
 from bert_fused_lab.importing.hf_models import SIDES, model_flags, to_fairseq, to_hf
 from bert_fused_lab.importing.hf_vocabulary import numbers_of, read_vocabulary
-from bert_fused_lab.importing.import_hf import ORIGINAL
+from bert_fused_lab.importing.import_hf import ORIGINAL, SETTINGS, load
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.files import written_output
@@ -54,14 +56,11 @@ def run(args: Namespace) -> None:
             f"{args.checkpoint} differs from the model in {imported} in {differing[0]}; give a plain transformer that "
             "began as this model, and was trained with the flags and dictionaries of the README there"
         )
-    if any(not {*symbols} <= {*dictionary.symbols} for symbols, dictionary in zip(vocabulary.symbols, dictionaries)):
-        raise BertFusedError(
-            f"{imported} has a part of the vocabulary, and the tokenizer of transformers needs all of it; import the "
-            "model without --vocabulary-of, and train that one"
-        )
+    is_whole = all({*names} <= {*d.symbols} for names, d in zip(vocabulary.symbols, dictionaries))
+    whole = {} if is_whole else _weights_of(imported)
     with written_output(args.output, "OUT") as new:
         shutil.copytree(original, new)
-        save_file(to_hf(state, config, ids), str(new / "model.safetensors"), metadata={"format": "pt"})
+        save_file(to_hf(state, config, ids, whole), str(new / "model.safetensors"), metadata={"format": "pt"})
         read = to_fairseq(AutoModelForSeq2SeqLM.from_pretrained(new).state_dict(), config, ids)
         wrong = [name for name in read if not _is_same(name, read[name], state.get(name))]
         if wrong:
@@ -81,6 +80,13 @@ def _imported(directory: Optional[Path], checkpoint: Path, began_from: Optional[
     raise BertFusedError(
         f"{places[-1]} is no import; give the directory that bert-fused-import hf wrote: --imported DIR"
     )
+
+
+def _weights_of(imported: Path) -> Dict[str, Tensor]:
+    """Return the weights of the model that was *imported*, from where it was then."""
+    model = json.loads((imported / SETTINGS).read_text(encoding="utf-8"))["model"]
+    weights: Dict[str, Tensor] = load(AutoModelForSeq2SeqLM, model).state_dict()
+    return weights
 
 
 def _is_same(name: str, read: Tensor, saved: Optional[Tensor]) -> bool:

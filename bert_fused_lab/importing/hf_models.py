@@ -95,8 +95,12 @@ def to_fairseq(weights: Mapping[str, Tensor], config: Any, ids: Mapping[str, Ten
     return state
 
 
-def to_hf(state: Mapping[str, Tensor], config: Any, ids: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+def to_hf(
+    state: Mapping[str, Tensor], config: Any, ids: Mapping[str, Tensor], original: Mapping[str, Tensor]
+) -> Dict[str, Tensor]:
     """Return the inverse of `to_fairseq`, without the names of tables that transformers ties to others.
+
+    Symbols that *ids* lack keep their rows of the *original* weights; if no symbol is lacking, none are needed.
 
     The embedding of Marian's padding is zero, as all programs assume; fairseq trains it as a part of its softmax.
     """
@@ -109,7 +113,8 @@ def to_hf(state: Mapping[str, Tensor], config: Any, ids: Mapping[str, Tensor]) -
     for name, value in state.items():
         key, numbers = keys.get(name, f"model.{name}"), ids[name.split(".")[0]]
         if name in (*EMBEDDINGS, BIAS) and key:
-            table = value.new_zeros(int(numbers.max()) + 1, *value.shape[1:], dtype=torch.float)
+            empty = value.new_zeros(int(numbers.max()) + 1, *value.shape[1:], dtype=torch.float)
+            table = original[key].float().reshape(-1, *value.shape[1:]).clone() if original else empty
             table[numbers[numbers >= 0]] = value[numbers >= 0].float()
             if is_marian and name in EMBEDDINGS[:2] and numbers[_PAD] == config.pad_token_id:
                 table[config.pad_token_id] = 0

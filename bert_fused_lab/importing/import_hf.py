@@ -38,7 +38,9 @@ from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import file_of_model, written_output
 
 ORIGINAL = "hf"  # the folder with all files of the model of transformers but its weights
-SETTINGS = "imported.json"  # the flags of the architecture, and the tags that begin source and target sentences
+SETTINGS = (
+    "imported.json"  # the model, the flags of its architecture, and the tags that begin source and target sentences
+)
 _FILES = (
     *("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
     *("added_tokens.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm", "sentencepiece.bpe.model"),
@@ -54,7 +56,7 @@ def run(args: Namespace) -> None:
     name = args.model
     if args.output.exists():
         raise BertFusedError(f"OUT {args.output} exists; name a new directory, or remove this one first")
-    config, tokenizer = _load(transformers.AutoConfig, name), _load(transformers.AutoTokenizer, name)
+    config, tokenizer = load(transformers.AutoConfig, name), load(transformers.AutoTokenizer, name)
     flags = {**model_flags(name, config), **{dropout: config.to_dict()[dropout] for dropout in _DROPOUTS}}
     attributes = vars(tokenizer) if config.model_type == "marian" else {}
     languages = [vars(args)[side] or attributes.get(side) or "" for side in ("source_lang", "target_lang")]
@@ -64,7 +66,7 @@ def run(args: Namespace) -> None:
     _warn_of_languages(name, attributes, languages[: 1 if vocabulary.tags[0] else 2])
     keep = symbols_of_text(vocabulary, args.vocabulary_of) if args.vocabulary_of else None
     dictionaries = [dictionary_of(symbols, keep) for symbols in vocabulary.symbols]
-    model, report = _load(transformers.AutoModelForSeq2SeqLM, name, output_loading_info=True)
+    model, report = load(transformers.AutoModelForSeq2SeqLM, name, output_loading_info=True)
     other = [str(key) for keys in report.values() for key in keys if not any(part in str(key) for part in _COMPUTED)]
     if other:
         raise BertFusedError(
@@ -83,7 +85,7 @@ def run(args: Namespace) -> None:
             write_model(path, keep, new / f"{side}.spm")
             dictionary.save(str(new / f"dict.{lang}.txt"))
         named = dict(zip(("source_lang", "target_lang"), languages))
-        _write(new, name, flags, named, vocabulary.tags, state, keep is None)
+        _write(new, name, flags, named, vocabulary.tags, state)
     size, whole = sum({value.data_ptr(): value.numel() for value in state.values()}.values()), model.num_parameters()
     less = (
         "" if keep is None else f" ({1 - size / whole:.0%} less than {name}, of {len(vocabulary.symbols[0]):,} symbols)"
@@ -108,7 +110,6 @@ def _write(
     languages: Dict[str, str],
     tags: Sequence[str],
     state: Dict[str, Tensor],
-    is_whole: bool,
 ) -> None:
     """Write the checkpoint, the settings and the README into the directory *new*."""
     args = Namespace(**flags, **languages, arch="transformer", task="translation")
@@ -117,17 +118,18 @@ def _write(
     write_imported(Imported(args, state), new / "checkpoint.pt")
     values = {flag_name(flag): value for flag, value in flags.items() if value is not False}
     words = [flag if value is True else f"{flag} {value}" for flag, value in values.items()]
-    (new / SETTINGS).write_text(json.dumps({"flags": words, "tags": tags}, indent=1), encoding="utf-8")
+    settings = {"model": str(Path(name).resolve()) if Path(name).is_dir() else name, "flags": words, "tags": tags}
+    (new / SETTINGS).write_text(json.dumps(settings, indent=1), encoding="utf-8")
     source_tag, target_tag = (f" {shlex.quote(tag)}" if tag else "" for tag in tags)
     template = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)
     text = template.get_template("imported.md").render(
-        languages, name=name, flags=" ".join(words), source_tag=source_tag, target_tag=target_tag, is_whole=is_whole
+        languages, name=name, flags=" ".join(words), source_tag=source_tag, target_tag=target_tag
     )
     # fairseq takes the languages from the name of such a file if they are not given
     (new / f"README.{'-'.join(languages.values())}.md").write_text(text, encoding="utf-8")
 
 
-def _load(kind: Any, name: str, **options: Any) -> Any:
+def load(kind: Any, name: str, **options: Any) -> Any:
     """Return what a class of transformers loads.
 
     Raises:

@@ -28,7 +28,7 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
     """Import the model to OUT/start; of a large vocabulary, only the symbols of the files in *text*, and of --mono.
 
     Raises:
-        BertFusedError: it cannot be loaded, is an import of other languages, or cannot be deployed as asked.
+        BertFusedError: it cannot be loaded, or is an import of other languages.
     """
     size, folder = _checked_size(args), args.out / FOLDER
     if folder.is_symlink():
@@ -47,11 +47,6 @@ def _checked_size(args: Namespace) -> int:
     if size == 0 and not (Path(args.start) / f"README.{args.source}-{args.target}.md").exists():
         raise BertFusedError(
             f"--start {args.start} is of other languages; import it with -s {args.source} -t {args.target}"
-        )
-    if size > _MANY and "deploy" in args.steps:
-        raise BertFusedError(
-            f"--start {args.start} is imported with the symbols of the text alone, and the step deploy needs all "
-            f"{size:,}; import it by bert-fused-import hf, and give that directory as --start"
         )
     return size
 

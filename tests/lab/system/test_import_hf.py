@@ -14,6 +14,7 @@ from fairseq.data import Dictionary
 from fork_server import ENVIRONMENT
 from helpers import assert_close
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 from translation_models import MODELS, TEXT, lines, write
 
 from bert_fused_lab.exporting import export_model
@@ -130,8 +131,20 @@ def test_a_part_of_the_vocabulary_is_what_text_letters_and_tags_need(imported, t
     assert {*used, "deu_Latn", "o"} <= set(both.source.symbols)
     for line in lines(50, 9):  # other text is split into what there is
         assert "<unk>" not in both.tokens(line)
-    with pytest.raises(BertFusedError, match="has a part of the vocabulary, and the tokenizer"):
-        export(tmp_path / "part" / "checkpoint.pt", tmp_path / "exported")
+    state = torch.load(tmp_path / "part" / "checkpoint.pt", weights_only=False)
+    state["model"][EMBEDDINGS[0]][-1] += 1  # the last symbol is trained
+    torch.save(state, tmp_path / "trained.pt")
+    export(tmp_path / "trained.pt", tmp_path / "exported", "--imported", tmp_path / "part")
+    before, after = (load_file(path / "model.safetensors") for path in (original, tmp_path / "exported"))
+    assert before.keys() == after.keys()
+    number = AutoTokenizer.from_pretrained(original).convert_tokens_to_ids(both.source.symbols[-1])
+    before["model.shared.weight"][number] += 1
+    for key, value in before.items():
+        assert torch.equal(after[key], value), key
+    shutil.move(original, tmp_path / "gone")
+    with pytest.raises(BertFusedError, match="cannot be loaded"):
+        export(tmp_path / "trained.pt", tmp_path / "new", "--imported", tmp_path / "part")
+    shutil.move(tmp_path / "gone", original)
 
 
 def edit(path, **values):

@@ -67,9 +67,6 @@ def test_of_a_large_vocabulary_the_text_needs_a_part_and_an_import_is_taken_as_i
     start.import_model(args, args.data, calls.append)
     monkeypatch.setattr(start, "_MANY", 100)
     start.import_model(args, args.data, calls.append)
-    args.steps = ["control", "deploy"]
-    with pytest.raises(BertFusedError, match="step deploy needs all 366; import it by bert-fused-import hf, and give"):
-        start.import_model(args, args.data, calls.append)
     assert [words[:2] for words in calls] == [["bert-fused-import", "hf"]] * 2
     text = [str(args.data / f"train.{language}") for language in ("en", "fr")]
     assert [words[words.index("-t") + 2 :] for words in calls] == [[], ["--vocabulary-of", *text]]
