@@ -39,13 +39,10 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     """Check and clean the monolingual text, and split it into the subwords of the parallel *text*.
 
     Raises:
-        BertFusedError: the text cannot be used, or it has changed.
+        BertFusedError: the text cannot be used.
     """
     mono, folder = args.mono / f"mono.{args.target}", args.out / "mono"
-    digest, before = checksum(mono), read_json(folder / _RECORD)
-    if before.get("checksum", digest) != digest:
-        raise BertFusedError(f"{folder} was made from another {mono.name}; remove it, or give another --out")
-    if before:
+    if (folder / _RECORD).exists():
         return
     findings = Findings()
     total = check_file(mono, findings, args.subwords == "subword-nmt")
@@ -57,23 +54,28 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     seen = {hash(line) for file in parallel for line in distill.read(file)}
     shutil.rmtree(folder / "text", ignore_errors=True)
     (folder / "text").mkdir(parents=True)
+    faults: Counter[str] = Counter()
     files = [folder / "text" / f"{name}.{args.target}" for name in ("train", "raw")]
     with files[0].open("w", encoding="utf-8") as out, files[1].open("w", encoding="utf-8") as raw:
         for (plain,) in tqdm(read_pairs([mono]), desc=f"reading {mono.name}", unit=" lines", disable=None):
             words = split(plain).split()
             line = " ".join(words)
-            if leaning(line) < 0 and hash(line) not in seen and all(word in known for word in words):
+            faults[
+                reason := "empty" if not plain
+                else "twice or in the parallel text" if hash(line) in seen
+                else "with symbols that the parallel text lacks" if not all(word in known for word in words)
+                else "in another language" if leaning(line) >= 0
+                else ""
+            ] += 1  # fmt: skip
+            if not reason:
                 seen.add(hash(line))
                 out.write(f"{line}\n")
                 raw.write(f"{plain}\n")
     lines, tokens = count(files[0])
     if not lines:
         raise BertFusedError(f"{mono} has no line that can be translated back; give other sentences of {args.target}")
-    say(
-        f"prepare: {lines:,} of {total:,} lines of {mono.name} are translated back; the others are empty, come twice, "
-        "are in the parallel text, look like another language, or have symbols that its training text has not"
-    )
-    write_json(folder / _RECORD, {"checksum": digest, "lines": lines, "tokens": tokens})
+    say(f"prepare: {lines:,} of {total:,} lines of {mono.name} are translated back; left out: {_listed(faults)}")
+    write_json(folder / _RECORD, {"checksum": checksum(mono), "lines": lines, "tokens": tokens})
 
 
 def prepared_mono(args: Namespace) -> Dict[str, int]:
@@ -93,11 +95,16 @@ def mono_errors(args: Namespace) -> List[str]:
     errors = ["--bert-text has no synthetic text, as --mono needs; leave one of them out"] if args.bert_text else []
     if args.reverse and args.subwords == SPLIT_BEFORE:
         errors.append("--reverse reads raw text, which --subwords none does not have; leave one of them out")
-    if not (args.mono / f"mono.{args.target}").is_file():
-        errors.append(f"--mono {args.mono} has no mono.{args.target}; give the directory of this file")
-    if args.reverse and not (args.out / "mono" / _RECORD).exists():  # before text is read
+    mono, folder = args.mono / f"mono.{args.target}", args.out / "mono"
+    if not mono.is_file():
+        errors.append(f"--mono {args.mono} has no {mono.name}; give the directory of this file")
+    elif folder.resolve() in (args.mono, *args.mono.parents):
+        errors.append(f"--mono {args.mono} must not lie in {folder}, which is made anew; move it")
+    elif read_json(folder / _RECORD).get("checksum", digest := checksum(mono)) != digest:
+        errors.append(f"{folder} was made from another {mono.name}; remove it, or give another --out")
+    if args.reverse and "reverse" in args.steps and not (folder / "data-bin").exists():  # before text is read
         try:
-            vocabulary_size("--reverse", args.reverse)
+            vocabulary_size("--reverse", args.reverse, args.target, args.source)
         except BertFusedError as error:
             errors += error.errors
     return errors
@@ -136,11 +143,11 @@ def write_synthetic(args: Namespace, text: Path, imported: Optional[Path]) -> No
     leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}", tags)
     faults = [fault(source, target, leaning) for source, target in pairs]
     kept = [pair for pair, reason in zip(pairs, faults) if not reason]
-    counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(Counter(filter(None, faults)).items()))
-    say(f"back_translate: {len(kept):,} pairs for training; left out: {counts or 'none'}")
+    say(f"back_translate: {len(kept):,} pairs for training; left out: {_listed(Counter(faults))}")
     if not kept:
         raise BertFusedError(
-            f"{folder}/translated has no usable translation; train reverse longer, or give another --reverse"
+            f"{folder}/translated has no usable translation; remove {folder}, and train reverse longer, or give "
+            "another --reverse"
         )
     for language, tag, lines in zip(languages, (f"{TAG} {tags[0]}".rstrip(), tags[1]), zip(*kept)):
         with written_whole(folder / f"synthetic.{language}") as new:
@@ -155,6 +162,10 @@ def _rewritten(args: Namespace, text: Path, imported: Path, lines: Sequence[str]
     texts = (line.removeprefix(tag).split() for line in lines)
     new = ("" if "<unk>" in pieces else split(join(pieces)) for pieces in texts)
     return [line if all(word in known for word in line.split()) else "" for line in new]
+
+
+def _listed(faults: "Counter[str]") -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(faults.items()) if reason) or "none"
 
 
 def fault(source: str, target: str, leaning: Callable[[str], float]) -> str:

@@ -11,6 +11,8 @@ default of its option.
 import logging
 import os
 import re
+import shlex
+import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from dataclasses import fields
 from pathlib import Path
@@ -55,10 +57,15 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
         p.add_argument("--settings", type=given_path, metavar="FILE", help="YAML file of defaults for these options")
     for name, kind, default, metavar, text in OPTIONS:
         parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
-    file = first.parse_known_args(argv)[0].settings
+    words = list(sys.argv[1:] if argv is None else argv)
+    of_flags = [f"--{name}" for name, kind, *_ in OPTIONS if kind is shlex.split]
+    for i in range(len(words) - 1, 0, -1):
+        if words[i - 1] in of_flags:  # argparse would take a value such as --cpu for another option
+            words[i - 1 : i + 1] = ["=".join(words[i - 1 : i + 1])]
+    file = first.parse_known_args(words)[0].settings
     parser.set_defaults(of_size={}, **dict.fromkeys(MORE, ""))
     parser.set_defaults(**{**(_of_file(file) if file else {}), **_of_environment()})
-    args = parser.parse_intermixed_args(argv)
+    args = parser.parse_intermixed_args(words)
     default_steps = args.default_steps.split() or [name for name, step in STEPS.items() if step.default]
     default_steps = [step for step in STEPS if step in (*default_steps, *(MONO_STEPS if args.mono else ()))]
     args.steps = [step.replace("continued", "control") for step in args.steps] or default_steps

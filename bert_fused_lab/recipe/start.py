@@ -30,7 +30,7 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
     Raises:
         BertFusedError: it cannot be loaded, or is an import of other languages.
     """
-    size, folder = _checked_size(args), args.out / FOLDER
+    size, folder = vocabulary_size("--start", args.start, args.source, args.target), args.out / FOLDER
     if folder.is_symlink():
         folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
@@ -42,22 +42,15 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
     run(["bert-fused-import", "hf", args.start, str(folder), "-s", args.source, "-t", args.target, *part])
 
 
-def _checked_size(args: Namespace) -> int:
-    size = vocabulary_size("--start", args.start)
-    if size == 0 and not (Path(args.start) / f"README.{args.source}-{args.target}.md").exists():
-        raise BertFusedError(
-            f"--start {args.start} is of other languages; import it with -s {args.source} -t {args.target}"
-        )
-    return size
-
-
-def vocabulary_size(flag: str, model: str) -> int:
+def vocabulary_size(flag: str, model: str, source: str, target: str) -> int:
     """Return the number of symbols of the *model* of transformers that *flag* names; 0 if it is imported already.
 
     Raises:
-        BertFusedError: it cannot be loaded.
+        BertFusedError: it cannot be loaded, or is an import for other languages than from *source* to *target*.
     """
     if (Path(model) / SETTINGS).exists():
+        if not (Path(model) / f"README.{source}-{target}.md").exists():
+            raise BertFusedError(f"{flag} {model} is of other languages; import it with -s {source} -t {target}")
         return 0
     try:
         return int(AutoConfig.from_pretrained(model, trust_remote_code=False).vocab_size)
@@ -115,7 +108,7 @@ def start_errors(args: Namespace) -> List[str]:
         errors.append(f"--student {args.student} begins with random parameters; with --start, give transformer")
     if not (args.out / "data-bin").exists():  # later, nothing needs the model where it is
         try:
-            _checked_size(args)
+            vocabulary_size("--start", args.start, args.source, args.target)
         except BertFusedError as error:
             errors += error.errors
     return errors

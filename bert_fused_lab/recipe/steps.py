@@ -129,11 +129,12 @@ class Recipe:
         model of this direction, which is imported and not trained.
         """
         args, plan, folder = self.args, self.plan, self._reverse
+        is_used = (self.base / RECORD).exists() and (folder / "checkpoint_best.pt").exists()  # by back_translate
+        if folder.exists() if args.reverse else is_used:
+            say("reverse: done before")
+            return
         if args.reverse:
-            if folder.exists():
-                say("reverse: done before")
-            else:
-                self.run(["bert-fused-import", "hf", args.reverse, str(folder), "-s", args.target, "-t", args.source])
+            self.run(["bert-fused-import", "hf", args.reverse, str(folder), "-s", args.target, "-t", args.source])
             return
         command = self._command("control" if args.start else "transformer")
         command[1] = f"{self.out}/data-bin"
@@ -234,7 +235,7 @@ class Recipe:
         args, plan = self.args, self.plan
         average = self._average(self.base / args.deploy)
         if args.start:
-            exported = self.out / "deploy"
+            exported = self.base / "deploy"
             shutil.rmtree(exported, ignore_errors=True)
             self.run(["bert-fused-export", "hf", str(average), str(exported), "--imported", str(self._start.parent)])
             say(f"for CTranslate2: ct2-transformers-converter --model {exported} --output_dir {exported}-int8 "
@@ -300,7 +301,9 @@ class Recipe:
         made_from, deployed = read_json(self.base / "deploy.json"), self.base / "deploy"
         if not made_from:
             return []
-        if made_from != {name: self._model(self.base / name) for name in made_from}:
+        [(name, made_by)] = made_from.items()
+        best = self.base / name / "checkpoint_best.pt"
+        if not best.exists() or checksum(best) != made_by:
             say(f"compare: {deployed} is of an earlier training, and not in the report; run the step deploy")
             return []
         tokenised = [] if "--detok" in self._scoring else ["--tokenised"]

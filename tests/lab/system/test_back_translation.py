@@ -10,8 +10,9 @@ from documentation import ROOT
 from fairseq import options
 from fork_server import run_forked
 
-from bert_fused_lab.recipe import command, distill
+from bert_fused_lab.recipe import command, distill, running
 from bert_fused_lab.recipe.settings import dropout_for, size_for
+from bert_fused_plugin.errors import BertFusedError
 
 ENGLISH = "the a small big old man woman dog house red apple eats sees gives runs".split()
 GERMAN = "der ein klein gross alt Mann Frau Hund Haus rot Apfel isst sieht gibt rennt".split()
@@ -180,6 +181,11 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
             {"mono": ".", "reverse": "x/nllb"},
             "reverse-x-nllb/checkpoint.pt; run the step reverse",
         ),
+        (
+            ["reverse"],
+            {"mono": ".", "reverse": "imported"},
+            "is of other languages; import it with -s de -t en",
+        ),
         (["reverse"], {"mono": "data-bin"}, "/data-bin has no mono.de; give the directory of this file"),
         (
             ["reverse"],
@@ -188,7 +194,7 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
         ),
         (["distill"], {"mono": ".", "teacher": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
         (["compare"], {"baseline": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
-        (["prepare"], {"mono": ".", "out": "new", "reverse": "x"}, "--reverse x cannot be loaded: "),
+        (["prepare", "reverse"], {"mono": ".", "out": "new", "reverse": "x"}, "--reverse x cannot be loaded: "),
         (["reverse"], {"mono": ".", "out": "new"}, "there is no new/mono/text.json; run the step prepare first"),
         (["transformer"], {"mono": "."}, "own_data-out/mono/data-bin; run the step back_translate first"),
         (["back_translate"], {"mono": "."}, "own_data-out/reverse/checkpoint_best.pt; run the step reverse first"),
@@ -197,11 +203,16 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
 def test_what_monolingual_text_needs(dry, mono, steps, given, message):
     if given.get("out"):
         dry.prepared("own_data", out=given["out"])
+    (dry.path / "imported").mkdir()
+    (dry.path / "imported" / "imported.json").touch()
     assert message in dry.refused("own_data", *steps, **given)
 
 
 def test_other_translations_are_noticed(dry, mono):
     dry.run("own_data", *STEPS, mono=".")
+    assert "reverse: done before" in dry.run("own_data", "reverse", mono=".", updates=99_999)
+    said = dry.refused("own_data", "transformer", "control", mono=".", updates=99_999)
+    assert "own_data-out/mono/control began from another transformer; remove it to train it again" in said
     (mono / "mono" / "synthetic.en").write_text("other")
     said = dry.refused("own_data", "control", mono=".")
     assert "own_data-out/mono/control learned from other translations; remove it to train it again" in said
@@ -218,6 +229,8 @@ def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path
     distill.main(*given)
     before, kept = (tmp_path / "train.de").read_text(), (parts / "0-of-2").stat().st_mtime_ns
     (parts / "1-of-2").unlink()  # killed within the second part
+    with running.locked(parts, "made"), pytest.raises(BertFusedError, match="is being made by another process; wait"):
+        distill.main(*given)
     distill.main(*given)
     assert (parts / "0-of-2").stat().st_mtime_ns == kept
     assert (tmp_path / "train.de").read_text() == before != ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bert_fused_lab.recipe import command
 from bert_fused_lab.recipe import data as recipe_data
 from bert_fused_lab.recipe.running import run_command, settings_of
 from bert_fused_plugin.errors import BertFusedError
@@ -120,6 +121,7 @@ def test_other_text_is_noticed(dry, text):
     assert (out / "valid.de").read_text() == "a de\n" * 500
     text = given["data"] = shutil.copytree(text, dry.path / "copy")
     assert "prepare: done before" in dry.run("multi30k", "prepare", **given)
+    assert recipe_data.text_of(command.parse_args(dry.arguments("multi30k", **given)), made) == text
     (text / "train.de").write_text("b\n" * 3000)
     (out / "probe" / "plain").mkdir(parents=True)
     (out / "probe" / "plain" / "checkpoint_last.pt").touch()  # of an estimate that was interrupted
@@ -253,6 +255,6 @@ def test_each_language_has_a_default_encoder(monkeypatch, source, bert):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr(encoder, "layer_and_width", lambda name: (None, 768))
     assert encoder.choose_bert(None, source)[0] == bert
-    assert encoder.choose_bert("other", source) == ("other", "as --bert says")
+    assert encoder.choose_bert("other", source) == ("other", "as --bert or the variable BERT says")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert (encoder.choose_bert(None, source)[0] == "minilm") is (source == "en")

@@ -271,6 +271,8 @@ def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, out, monk
     said = dry.run("multi30k", "compare")
     assert "deploy is of an earlier training, and not in the report; run the step deploy" in said
     assert "--hypotheses" not in dry.calls("bert-fused-compare")[-1]
+    (out / "control").rename(out / "bert_fused")
+    assert "deploy is of an earlier training" in dry.run("multi30k", "compare")
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_text_and_a_data_bin_of_somebody_else_are_not_overwritten(dry, tmp_path)
     mono.parent.mkdir(parents=True)
     mono.touch()
     said = dry.refused("multi30k", "prepare", data=str(text), out=str(tmp_path / "new"), mono=str(mono.parent))
-    assert f"the text lies in --out {tmp_path}/new, where it would be overwritten" in said
+    assert f"--mono {mono.parent} must not lie in {tmp_path}/new/mono, which is made anew; move it" in said
     assert mono.exists()
     said = dry.refused("multi30k", "prepare", data=str(text), out=str(foreign.parent.parent))
     assert "foreign/data-bin was not made by this recipe" in said

@@ -79,7 +79,7 @@ def test_the_recipe_reads_segmented_text(place, tmp_path, alone):
     data, more = (place / "raw", {"bert_text": place / "segmented"}) if alone else (place / "segmented", {})
     done = run(tmp_path, "vi", "en", data, *steps, **given(place, **more))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "phobert (as --bert says): RobertaModel of " in done.stdout
+    assert "phobert (as --bert or the variable BERT says): RobertaModel of " in done.stdout
     assert "PhobertTokenizer (slow, written in Python); at most 40 word pieces" in done.stdout
     out = tmp_path / "own_data-out"
     assert json.loads((out / "report.json").read_text(encoding="utf-8"))["sentences"] == 2

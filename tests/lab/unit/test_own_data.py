@@ -407,3 +407,9 @@ def test_the_recurrent_models_of_each_size_share_their_embeddings(size):
     flags = ["data", *SIZES[size].gru.split(), "--share-all-embeddings"]
     args = options.parse_args_and_arch(options.get_training_parser(), flags)
     assert gru_config_errors(GruConfig.from_namespace(args), Dictionary(), Dictionary()) == []
+
+
+@pytest.mark.parametrize("words", [["--train-flags", "--cpu"], ["--train-flags=--cpu"]])
+def test_a_single_flag_is_a_value(words):
+    args = command.parse_args(["en", "fr", "data", *words, "control"])
+    assert (args.train_flags, args.steps) == (["--cpu"], ["control"])
