@@ -38,8 +38,8 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
     missing = [part for part in parts if not part.exists()]
     if missing:
-        parts[0].parent.mkdir(parents=True, exist_ok=True)
-        with locked(parts[0].parent, "made"):
+        out.mkdir(parents=True, exist_ok=True)
+        with locked(out, "made"):
             translate_all(missing, out / "log", [*command, "--source-lang", source, "--target-lang", target])
     translations: Dict[int, str] = {}
     for part in parts:
@@ -53,6 +53,7 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
 
 def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> None:
     """Make the files *parts* in processes side by side, and show the progress."""
+    parts[0].parent.mkdir(exist_ok=True)
     gpus = torch.cuda.device_count()
     models = map(Path, command[command.index("--path") + 1].split(":"))
     workers = min(processes(models), len(parts))
