@@ -111,4 +111,4 @@ def test_lower_precision_is_as_exact_as_the_plain_loop(case, monkeypatch, dtype)
     plain, function = (run(lower, monkeypatch, by_function=by) for by in (False, True))
     for value, one, other in zip(exact, plain, function):
         errors = [float((found.double() - value).abs().max()) for found in (other, one)]
-        assert errors[0] <= 2 * errors[1] + torch.finfo(dtype).eps * float(value.abs().max())
+        assert errors[0] <= 2 * errors[1] + 4 * torch.finfo(dtype).eps * float(value.abs().max())
