@@ -38,9 +38,7 @@ from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import file_of_model, written_output
 
 ORIGINAL = "hf"  # the folder with all files of the model of transformers but its weights
-SETTINGS = (
-    "imported.json"  # the model, the flags of its architecture, and the tags that begin source and target sentences
-)
+SETTINGS = "imported.json"  # the model, the flags of its architecture, and the tags that begin sentences
 _FILES = (
     *("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
     *("added_tokens.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm", "sentencepiece.bpe.model"),
