@@ -70,17 +70,22 @@ class Collection:
         Raises:
             BertFusedError: a checkpoint or a test set cannot be used.
         """
-        missing = [files for files, seed, subset in self._systems() if not self._is_done(files, seed, subset)]
-        if not all(self._test_set_is_done(subset) for subset in self.options.subset):
-            missing.append(self.seeds[0][0])
+        systems = [*self._systems()]
+        missing = [files for files, seed, subset in systems if not self._is_done(files, seed, subset)]
+        is_new = len(missing) == len(systems)
+        there = [subset for subset in self.options.subset if self._test_set_is_done(subset)]
+        missing += [] if there == self.options.subset else [self.seeds[0][0]]
         runs = [self._run(files) for files in dict.fromkeys(missing)]
-        if len({run.languages for run in runs}) > 1:
-            translated = ", ".join(f"{run.files} translates {'-'.join(run.languages)}" for run in runs)
-            raise BertFusedError(f"{translated}; compare runs of one language pair")
-        if runs:
+        languages = {f"{run.files} translates": run.languages for run in runs}
+        for subset in there:
+            languages[f"{self.folder} is of"] = tuple(read_json(self.folder / subset / "facts.json")["languages"])
+        if len({*languages.values()}) > 1:
+            said = ", ".join(f"{who} {'-'.join(pair)}" for who, pair in languages.items())
+            raise BertFusedError(f"{said}; compare runs of one language pair")
+        if is_new:  # otherwise, a run that is done may have read the documents
             require_context(runs, self.options.bert_documents)
         for subset in self.options.subset:
-            if not self._test_set_is_done(subset):
+            if subset not in there:
                 self._write_test_set(runs[-1], subset)
 
     def translate(self) -> None:

@@ -60,6 +60,11 @@ def run(args: Namespace) -> None:
     languages = [vars(args)[side] or attributes.get(side) or "" for side in ("source_lang", "target_lang")]
     if "" in languages:
         raise BertFusedError(f"{name} does not say its languages; give --source-lang and --target-lang")
+    if any("-" in language for language in languages):
+        given = " and ".join(languages)
+        raise BertFusedError(
+            f"{given}: fairseq takes a hyphen for the one between two languages; write pt_BR for pt-BR"
+        )
     vocabulary = read_vocabulary(name, tokenizer, config, languages)
     _warn_of_languages(name, attributes, languages[: 1 if vocabulary.tags[0] else 2])
     keep = symbols_of_text(vocabulary, args.vocabulary_of) if args.vocabulary_of else None

@@ -16,7 +16,7 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, cast
 
 from omegaconf import OmegaConf
 
@@ -70,6 +70,9 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     default_steps = [step for step in STEPS if step in (*default_steps, *(MONO_STEPS if args.mono else ()))]
     args.steps = [step.replace("continued", "control") for step in args.steps] or default_steps
     args.baseline = "transformer" if args.baseline == "as_downloaded" else args.baseline  # as the report calls it
+    if args.mono:  # the report's names; what teaches or is deployed is in OUT/mono
+        args.teacher = [name.removesuffix("_mono") for name in args.teacher]
+        args.deploy = args.deploy.removesuffix("_mono")
     args.data = Path(args.data).resolve() if args.data else None
     return args
 
@@ -88,16 +91,17 @@ def _of_file(file: Path) -> Dict[str, Any]:
     """
     try:
         settings: Any = OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, ValueError) as error:
+        given = {field: settings.pop(field.name, None) for field in fields(Size)}
+        of_size = {field.name: cast(type, field.type)(value) for field, value in given.items() if value is not None}
+    except Exception as error:  # of the disk, YAML, or a value of another type
         raise BertFusedError(f"--settings {file} cannot be read: {error}") from None
-    of_size = {field.name: settings.pop(field.name) for field in fields(Size) if field.name in settings}
     known = [*(name.replace("-", "_") for name, *_ in OPTIONS), *MORE]
     if unknown := sorted(set(settings) - {*known}):
         names = [*known, *(field.name for field in fields(Size))]
         raise BertFusedError(f"--settings {file} has {', '.join(unknown)}; it may have {', '.join(names)}")
-    if "script" in settings:
+    if settings.get("script"):
         settings["script"] = file.resolve().with_name(settings["script"])
-    return {"of_size": of_size, **{name: str(value) for name, value in settings.items()}}
+    return {"of_size": of_size, **{name: str(value) for name, value in settings.items() if value is not None}}
 
 
 def _errors(args: Namespace) -> List[str]:
@@ -115,13 +119,21 @@ def _errors(args: Namespace) -> List[str]:
     errors += start_errors(args) if args.start else []
     if args.source == args.target:
         errors.append(f"SRC and TGT must differ, got {args.source} twice")
+    return errors + _path_errors(args) + mono_errors(args)
+
+
+def _path_errors(args: Namespace) -> List[str]:
+    """Return a sentence for each directory that cannot be."""
+    errors = []
     if re.search("[:,]", f"{args.out}"):
         errors.append(f"--out {args.out} must have no colon and no comma: they end the name of a directory or a file")
     is_fetched = args.script and args.subwords == SPLIT_BEFORE
     if not (args.data.is_dir() if args.data else is_fetched):
         errors.append(f"DATA {args.data} is no directory; give the directory of the text")
+    if args.bert_text and args.subwords == SPLIT_BEFORE:
+        errors.append("--bert-text goes with raw text, and not with --subwords none; leave one of them out")
     if args.bert_text and not args.bert_text.is_dir():
         errors.append(f"--bert-text {args.bert_text} is no directory; give the directory of the text")
     if "," in f"{args.data}":
         errors.append(f"DATA {args.data} must have no comma: it ends the name of a file")
-    return errors + mono_errors(args)
+    return errors

@@ -48,11 +48,12 @@ def prepare(args: Namespace, run: Run) -> None:
     path = bert_path(bert)
     say(f"prepare: BERT is {path} ({why}): {description(path, args.bert_flags)}")
     text = _text(args, path, run)
-    _binarise(args, text, run)
+    new = _binarise(args, text, run)
     pairs, tokens = count(text / f"train.{args.source}")
     sizes = {"pairs": pairs, "tokens": tokens + count(text / f"valid.{args.source}")[1]}
     place = None if text == out / "text" else str(text)  # OUT may move
-    write_json(data_bin / RECORD, {**made_from, **sizes, "bert": bert, "text": place})
+    write_json(new / RECORD, {**made_from, **sizes, "bert": bert, "text": place})
+    new.rename(data_bin)
 
 
 def prepared(args: Namespace) -> Dict[str, Any]:
@@ -144,8 +145,8 @@ def _text(args: Namespace, bert: str, run: Run) -> Path:
     return Path(text)
 
 
-def _binarise(args: Namespace, text: Path, run: Run) -> None:
-    """Make data-bin of {train,valid,test,test-*} in *text*, with subwords of both languages; of valid 500 lines."""
+def _binarise(args: Namespace, text: Path, run: Run) -> Path:
+    """Return a new data-bin of {train,valid,test,test-*} in *text*, with joint dictionaries; of valid 500 lines."""
     further = sorted(path.stem for path in text.glob(f"test-*.{args.source}"))
     languages = (args.source, args.target)
     for split in ("train", "valid", "test", *further):
@@ -162,4 +163,4 @@ def _binarise(args: Namespace, text: Path, run: Run) -> None:
     for number, split in enumerate(further, start=1):  # fairseq has called them test1, test2, ...
         for file in new.glob(f"test{number}.*"):
             file.rename(new / file.name.replace(f"test{number}", split, 1))
-    new.rename(args.out / "data-bin")
+    return new

@@ -23,11 +23,12 @@ import torch
 from fairseq import options
 from fairseq_cli import generate
 
-from bert_fused_lab.recipe.running import locked
+from bert_fused_lab.recipe.running import checksum, locked, read_json, write_json
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
 
+_RECORD = "made-from.json"  # in OUT/parts
 _PART, _MOST_PARTS = 1000, 400  # sentences of a part; the models are loaded for each part, which takes seconds
 
 
@@ -36,10 +37,16 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     lines = read(text / f"train.{source}")
     count = min(math.ceil(len(lines) / _PART), _MOST_PARTS)
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
+    made_from = {
+        name: checksum(file) for name, file in {"text": text / f"train.{source}", **models_of(command)}.items()
+    }
+    if read_json(out / "parts" / _RECORD) not in ({}, made_from):
+        raise BertFusedError(f"{out}/parts is of another text or another model; remove it to begin anew")
     missing = [part for part in parts if not part.exists()]
     if missing:
-        out.mkdir(parents=True, exist_ok=True)
+        (out / "parts").mkdir(parents=True, exist_ok=True)
         with locked(out, "made"):
+            write_json(out / "parts" / _RECORD, made_from)
             translate_all(missing, out / "log", [*command, "--source-lang", source, "--target-lang", target])
     translations: Dict[int, str] = {}
     for part in parts:
@@ -53,10 +60,8 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
 
 def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> None:
     """Make the files *parts* in processes side by side, and show the progress."""
-    parts[0].parent.mkdir(exist_ok=True)
     gpus = torch.cuda.device_count()
-    models = map(Path, command[command.index("--path") + 1].split(":"))
-    workers = min(processes(models), len(parts))
+    workers = min(processes(models_of(command).values()), len(parts))
     context = get_context("spawn")  # no threads of tokenizers, and no GPU, pass a fork
     title = f"translation on {workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
     with ProcessPoolExecutor(workers, context, begin, (gpus, log)) as pool:
@@ -71,6 +76,12 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
             if not isinstance(error, Exception):
                 raise
             raise BertFusedError(f"{error}; all that was said is in {log}") from None
+
+
+def models_of(command: Sequence[str]) -> Dict[str, Path]:
+    """Return the checkpoints of the *command*'s ``--path``, by their numbers in it."""
+    paths = command[command.index("--path") + 1].split(":")
+    return {f"model {number}": Path(path) for number, path in enumerate(paths, 1)}
 
 
 def processes(models: Iterable[Path]) -> int:
@@ -106,7 +117,7 @@ def end_with_parent() -> None:
 def translate(part: Path, command: Sequence[str]) -> None:
     """Write a *part*, whose name is ``NUMBER-of-COUNT``; each line is the number of a sentence and its translation."""
     rank, _, count = part.name.split("-")
-    with TemporaryDirectory(dir=part.parent) as folder:
+    with TemporaryDirectory() as folder:
         shard = ["--gen-subset", "train", "--distributed-world-size", count, "--distributed-rank", rank]
         flags = [*command, *shard, "--results-path", folder, "--log-format", "none", "--num-workers", "0"]
         generate.main(options.parse_args_and_arch(options.get_generation_parser(), flags))

@@ -150,14 +150,13 @@ def train(run: Run, folder: Path, command: Sequence[str], out: Path, origin: Any
     if before == record and (folder / "checkpoint_best.pt").exists():
         say(f"{name}: done before")
         return False
-    if (folder / "checkpoint_last.pt").exists():
-        if before:
-            _check_same(folder, before, record)
-    else:
-        log.unlink(missing_ok=True)  # of a training that was removed
+    if before and (folder / "checkpoint_last.pt").exists():
+        _check_same(folder, before, record)
     [updates] = settings["--max-update"]
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "trained") as lock:
+        if not (folder / "checkpoint_last.pt").exists():
+            log.unlink(missing_ok=True)  # of a training that was removed
         write_json(folder / RECORD, {**record, "finished": False})
         say(f"{name}: {updates:,} updates (log: {log})")
         run(command, log, updates, [lock])

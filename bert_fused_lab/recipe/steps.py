@@ -7,7 +7,7 @@ from argparse import Namespace
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 import torch
 
@@ -258,22 +258,25 @@ class Recipe:
         baseline = self._baseline(trained)
         if len(trained) == 1:
             raise BertFusedError(f"there is nothing to compare {baseline} with; train another system first")
-        names = list(trained)
-        if baseline == "control_r_drop" and "bert_fused_r_drop" in names:  # what its report begins with
-            names = list(dict.fromkeys(["bert_fused_r_drop", *names]))
-        flags = []
-        for name in names:
-            averages = [str(self._average(folder)) for folder in trained[name]] or [str(self._start)]
-            shown = name if trained[name] else "as_downloaded"
-            flags += ["--baseline" if name == baseline else "--run", f"{shown}={','.join(averages)}"]
+        others = [name for name in trained if name != baseline]
+        if baseline == "control_r_drop":
+            others.sort(key="bert_fused_r_drop".__ne__)  # what its report begins with
+        averages = {name: [*map(self._average, folders)] for name, folders in trained.items()}
+
+        def flags(baseline: str, others: Sequence[str]) -> List[str]:
+            shown = {name: ",".join(map(str, averages[name])) or f"{self._start}" for name in (baseline, *others)}
+            named = [f"{name if averages[name] else 'as_downloaded'}={shown[name]}" for name in shown]
+            return ["--baseline", named[0], *(word for run in named[1:] for word in ("--run", run))]
+
         for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
             if folder.name[5:] not in map(str, self.args.seeds) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
-        report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json", "--evidence", f"{out}/evidence"]
-        self.run(["bert-fused-compare", f"{out}/data-bin", *flags, *self._served(), *self._scoring, *report])
+        compare = ["bert-fused-compare", f"{out}/data-bin", *self._scoring, "--evidence", f"{out}/evidence"]
+        report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json"]
+        self.run([*compare, *flags(baseline, others), *self._served(), *report])
         if {"bert_fused_mono", "control_mono", "bert_fused"} <= trained.keys():
-            both = ["--baseline", "bert_fused_mono", "--run", "control_mono", "--run", "bert_fused", "--title", _BOTH]
-            self.run(["bert-fused-report", f"{out}/evidence", *both, "--output", f"{out}/both.html"])
+            both = flags("bert_fused_mono", ["control_mono", "bert_fused"])
+            self.run([*compare, *both, "--title", _BOTH, "--output", f"{out}/both.html"])
 
     def _trained(self) -> Dict[str, List[Path]]:
         """Return the folders of each trained system, one for each seed; of a model as it was downloaded, none."""

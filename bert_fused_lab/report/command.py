@@ -80,6 +80,12 @@ def comparisons(options: Namespace, seeds: Optional[Mapping[str, int]] = None) -
             flush=True,
         )
         result.append(Comparison(test_set, systems, scorer, scores))
+        names = [[system.name for system in comparison.systems] for comparison in (result[0], result[-1])]
+        if names[0] != names[1]:
+            texts = [f"{test_sets[i].name} has {', '.join(names[i])}" for i in (0, -1)]
+            raise ReportError(
+                f"the test sets differ in their systems: {'; '.join(texts)}; name those that all have: --run NAME"
+            )
     return result
 
 

@@ -99,13 +99,13 @@ def read_test_set(folder: Path) -> EvaluationSet:
     """
     try:
         references = read_lines(folder / "reference.txt")
-    except (OSError, UnicodeDecodeError) as error:
+        sources = read_lines(folder / "source.txt") if (folder / "source.txt").exists() else []
+        facts = EvaluationFacts(**{"key": "", **read_json(folder / "facts.json")})
+    except (OSError, ValueError, TypeError) as error:  # text that is not UTF-8, or facts of another version
         raise ReportError(
             f"{folder} must have reference.txt, in UTF-8 with one reference a line ({error}); "
             "bert-fused-evidence writes it, or put it there"
         ) from error
-    sources = read_lines(folder / "source.txt") if (folder / "source.txt").exists() else []
-    facts = EvaluationFacts(**{"key": "", **read_json(folder / "facts.json")})
     return EvaluationSet(folder.name, references, sources, facts)
 
 

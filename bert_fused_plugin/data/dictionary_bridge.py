@@ -56,7 +56,7 @@ class DictionaryBridge:
         context: int = 0,
         tags: Sequence[str] = (),
     ) -> None:
-        self._host = tokenizer
+        self._hf_tokenizer = tokenizer
         self._tokenizer = FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)
         self.max_tokens = max_tokens
         self.subword = subwords.detect_subword(dictionary) if subword == "auto" else subword
@@ -148,13 +148,13 @@ class DictionaryBridge:
     def pieces(self, bert_tokens: Sequence[int]) -> List[str]:
         """Return the word pieces of one sentence's *bert_tokens*, for people to read."""
         tokens = [token for token in bert_tokens if token != BERT_PAD]
-        return list(map(str, self._host.convert_ids_to_tokens(tokens)))
+        return list(map(str, self._hf_tokenizer.convert_ids_to_tokens(tokens)))
 
     def tokenizer_fingerprint(self) -> str:
         """Return a hash of the tokenizer's vocabulary, and of what it makes of a difficult line."""
         before, _, after = self._single
         probe = [*before, *self._tokenizer.encode([_PROBE])[0], *after]
-        return _hash(json.dumps([sorted(self._host.get_vocab().items()), probe]))[:32]
+        return _hash(json.dumps([sorted(self._hf_tokenizer.get_vocab().items()), probe]))[:32]
 
     def identity(self) -> Dict[str, Any]:
         """Return all that the word pieces depend on, except the sentence and the versions of libraries."""

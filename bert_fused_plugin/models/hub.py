@@ -72,14 +72,13 @@ class TranslationHub(GeneratorHubInterface):
         """Translate, as fairseq does, but to nothing what is empty or what ``skip_invalid_size_inputs`` leaves out."""
         if isinstance(sentences, str):
             return self.translate([sentences], *args, **kwargs)[0]
-        texts = list(sentences)
-        places: Iterable[int] = range(len(texts))
+        ids = [self.encode(text) for text in sentences]
+        places: Iterable[int] = range(len(ids))
         if kwargs.get("skip_invalid_size_inputs"):
-            batches = self._build_batches([self.encode(text) for text in texts], True)
-            places = sorted(place for batch in batches for place in batch["id"].tolist())
-        translations = dict(zip(places, super().translate(texts, *args, **kwargs)))
-        read = (self.apply_bpe(self.tokenize(text)).strip() for text in texts)
-        return [translations.get(place, "") if symbols else "" for place, symbols in enumerate(read)]
+            places = sorted(place for batch in self._build_batches(ids, True) for place in batch["id"].tolist())
+        hypotheses = dict(zip(places, self.generate(ids, *args, **kwargs)))
+        is_read = [len(symbols) > 1 and place in hypotheses for place, symbols in enumerate(ids)]  # the end alone
+        return [self.decode(hypotheses[place][0]["tokens"]) if read else "" for place, read in enumerate(is_read)]
 
     def score(self, sources: Any, translations: Any) -> Any:
         """Return the mean log-probability of the symbols of each of the *translations*, the end of sentence included.

@@ -13,7 +13,7 @@ class KeysAndValues(NamedTuple):
 
     keys: Tensor  # (N, H, S, C / H)
     values: Tensor  # (N, H, S, C / H)
-    mask: Tensor  # (N, 1, 1, S), see `attention_mask`
+    mask: Tensor  # an `attention_mask`
 
 
 class CrossAttention(MappedAttention):
@@ -48,7 +48,7 @@ def project(
 ) -> List[Optional[KeysAndValues]]:
     """Return what each of the *attentions* of a model's layers reads of *states*, (N, S, D); None for one that is None.
 
-    The *mask*, (N, 1, 1, S), is an `attention_mask`.
+    The *mask* is an `attention_mask`.
     """
     present = [attention for attention in attentions if attention is not None]
     products = iter(Together(states, *(part for a in present for part in (a.k_proj, a.v_proj)))(states))

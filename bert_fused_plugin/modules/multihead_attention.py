@@ -16,11 +16,15 @@ _ALIGNED = 8  # numbers: CUDA's kernels read masks whose rows begin at multiples
 
 
 def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what is added to scores so that padding gets no weight, (N, 1, 1, S), for *padding_mask*, (N, S)."""
+    """Return what is added to scores so that padding gets no weight, for *padding_mask*, (N, S).
+
+    It is (N, 1, 1, at least S): `MappedAttention.attend` leaves out the columns beyond S, which any copy needs, too.
+    """
     rows, length = padding_mask.shape
     width = -(-length // _ALIGNED) * _ALIGNED
-    mask = torch.zeros(rows, 1, 1, width, dtype=dtype, device=padding_mask.device)[..., :length]
-    return mask.masked_fill_(padding_mask[:, None, None], -torch.inf)
+    mask = torch.zeros(rows, 1, 1, width, dtype=dtype, device=padding_mask.device)
+    mask[..., :length].masked_fill_(padding_mask[:, None, None], -torch.inf)
+    return mask
 
 
 class MappedAttention(MultiheadAttention):
@@ -59,7 +63,8 @@ class MappedAttention(MultiheadAttention):
             need_weights: whether to return the weights, which torch's fused attention does not give.
             is_causal: whether query t sees only the keys 1 to t; then there is no *mask*.
         """
-        mask = None if mask is None else mask.type_as(queries)  # under autocast the types differ
+        if mask is not None:
+            mask = mask.type_as(queries)[..., : keys.size(-2)]  # under autocast the types differ
         if self.attention_map is None and not need_weights:
             is_dropping = self.training or self.dropout_module.apply_during_inference
             rate = self.dropout_module.p if is_dropping else 0.0

@@ -110,11 +110,11 @@ class BertFusedTranslationTask(TranslationTask):
         """Return whether fairseq may keep the batches of *dataset*; those of typed lines would fill the memory."""
         return self._has_loaded(dataset) and super().can_reuse_epoch_itr(dataset)
 
-    def get_batch_iterator(self, dataset: Any, max_tokens: Optional[int] = None, **options: Any) -> Any:
+    def get_batch_iterator(self, dataset: Any, max_tokens: Optional[int] = None, *args: Any, **options: Any) -> Any:
         """Make batches of at most *max_tokens*; a typed line that is longer has a batch of its own size."""
         if max_tokens is not None and not self._has_loaded(dataset):
             max_tokens = max([max_tokens, *map(dataset.num_tokens, range(len(dataset)))])
-        return super().get_batch_iterator(dataset, max_tokens=max_tokens, **options)
+        return super().get_batch_iterator(dataset, max_tokens, *args, **options)
 
     def _has_loaded(self, dataset: Any) -> bool:
         return any(dataset is loaded for loaded in self.datasets.values())
@@ -176,6 +176,8 @@ class BertFusedTranslationTask(TranslationTask):
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Callable[[str], str]) -> Any:
         """Return the ids of the raw *lines* and their numbers; a warning says if *lines* do not fit the dictionary."""
+        for flag in given_flags(self.cfg, "bert_text", "bert_documents", "bert_cache"):
+            self._warn_once(f"{flag} is for data sets, and typed lines are read without it")
         split = [encode_fn(self._typed_text.plain(line)) for line in lines]
         self._typed_text.check(split, self._tokenizer)
         return super().get_interactive_tokens_and_lengths(split, str)
@@ -205,7 +207,7 @@ class BertFusedTranslationTask(TranslationTask):
 
         Raises:
             BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
-                different BERT input read context, or flags for data sets are given to fairseq-interactive.
+                different BERT input read context.
         """
         # --eval-bleu-args and the hub interface need not name it
         errors = ensembles.ensemble_errors(models, bool(getattr(args, "print_alignment", None)))
@@ -220,11 +222,6 @@ class BertFusedTranslationTask(TranslationTask):
                 "--constraints has no effect on fairseq-generate, whose data has none; give them to "
                 "fairseq-interactive, after the source line, with a tab before each"
             )
-        if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
-            errors += [
-                f"{flag} is for data sets, and not for the typed lines of fairseq-interactive; leave it out"
-                for flag in given_flags(self.cfg, "bert_text", "bert_documents", "bert_cache")
-            ]
         raise_all(errors)
         return super().build_generator(ensembles.members(models), args, **options)
 

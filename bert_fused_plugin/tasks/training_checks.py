@@ -18,18 +18,18 @@ _FROM_ZERO = ("inverse_sqrt", "polynomial_decay", "reduce_lr_on_plateau")  # sch
 _RESETS = ("reset_optimizer", "reset_dataloader", "reset_meters", "reset_lr_scheduler")
 
 
-def training_errors(task: Any, settings: Mapping[str, Any]) -> List[str]:
-    """Return a sentence for each mistake in the *task*'s settings and in the *settings* beside the model's."""
+def training_errors(cfg: Any, settings: Mapping[str, Any]) -> List[str]:
+    """Return a sentence for each mistake in the task's settings *cfg* and in the *settings* beside the model's."""
     if settings.get("save_dir") is None:  # no training
         return []
-    errors = [] if settings.get("disable_validation") else [*_metric_errors(task, settings), *_bleu_errors(task)]
+    errors = [] if settings.get("disable_validation") else [*_metric_errors(cfg, settings), *_bleu_errors(cfg)]
     return errors + _restore_errors(settings) + _rate_errors(settings)
 
 
-def _metric_errors(task: Any, settings: Mapping[str, Any]) -> List[str]:
+def _metric_errors(cfg: Any, settings: Mapping[str, Any]) -> List[str]:
     metric, errors = settings.get("best_checkpoint_metric"), []
     flag, direction = f"--best-checkpoint-metric {metric}", "--maximize-best-checkpoint-metric"
-    if metric == "bleu" and not task.eval_bleu:
+    if metric == "bleu" and not cfg.eval_bleu:
         errors.append(f"{flag} needs --eval-bleu, without which nothing computes it; add --eval-bleu")
     is_max = bool(settings.get("maximize_best_checkpoint_metric"))
     if metric in _HIGHER and not is_max:
@@ -45,18 +45,18 @@ def _metric_errors(task: Any, settings: Mapping[str, Any]) -> List[str]:
     return errors
 
 
-def _bleu_errors(task: Any) -> List[str]:
-    if not task.eval_bleu:
+def _bleu_errors(cfg: Any) -> List[str]:
+    if not cfg.eval_bleu:
         return []
     errors = []
     try:
-        post_process("", task.eval_bleu_remove_bpe)
+        post_process("", cfg.eval_bleu_remove_bpe)
     except NotImplementedError:
         kinds = "subword_nmt, sentencepiece, wordpiece, letter or _EOW"
-        errors.append(f"--eval-bleu-remove-bpe {task.eval_bleu_remove_bpe} is no kind of subwords; give {kinds}")
-    flag = f"--eval-bleu-args {task.eval_bleu_args}"
+        errors.append(f"--eval-bleu-remove-bpe {cfg.eval_bleu_remove_bpe} is no kind of subwords; give {kinds}")
+    flag = f"--eval-bleu-args {cfg.eval_bleu_args}"
     try:
-        unknown = dict(json.loads(task.eval_bleu_args or "{}")).keys() - vars(GenerationConfig()).keys()
+        unknown = dict(json.loads(cfg.eval_bleu_args or "{}")).keys() - vars(GenerationConfig()).keys()
     except (TypeError, ValueError):
         return [*errors, f'{flag} must be a JSON object; give \'{{"beam": 4, "lenpen": 0.6}}\', for example']
     if unknown:

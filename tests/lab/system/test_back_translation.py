@@ -106,7 +106,7 @@ def test_a_downloaded_model_learns_the_other_direction_and_both_texts(dry, mono)
 def test_the_report_has_the_systems_with_and_without_monolingual_text(dry, mono):
     dry.run("own_data", *STEPS[2:], seeds="1 2")
     dry.run("own_data", *STEPS, "compare", mono=".", seeds="1 2")
-    first, second = dry.calls("bert-fused-compare")
+    first, both, second, _ = dry.calls("bert-fused-compare")
     for call, seeds in ((first, 1), (second, 2)):
         given = dict(call[i + 1].split("=") for i, word in enumerate(call) if word in ("--baseline", "--run"))
         assert given == {
@@ -118,17 +118,17 @@ def test_the_report_has_the_systems_with_and_without_monolingual_text(dry, mono)
         }
         assert of(call, "--baseline").startswith("control=")
         assert call[0] == "own_data-out/data-bin"
-    [both, _] = dry.calls("bert-fused-report")
-    assert [both[i + 1] for i, word in enumerate(both) if word in ("--baseline", "--run")] == [
-        "bert_fused_mono", "control_mono", "bert_fused"
-    ]  # fmt: skip
+    compared = [both[i + 1].split("=") for i, word in enumerate(both) if word in ("--baseline", "--run")]
+    assert [name for name, _ in compared] == ["bert_fused_mono", "control_mono", "bert_fused"]
+    assert compared[0][1] == "own_data-out/mono/bert_fused/average.pt"
+    assert of(both, "--output") == "own_data-out/both.html"
     dry.run("own_data", "compare", mono=".", baseline="control_mono")
-    assert of(dry.calls("bert-fused-compare")[-1], "--baseline") == "control_mono=own_data-out/mono/control/average.pt"
+    assert of(dry.calls("bert-fused-compare")[-2], "--baseline") == "control_mono=own_data-out/mono/control/average.pt"
     for name in STEPS[2:]:
         shutil.rmtree(mono / name)
     dry.run("own_data", "compare", mono=".")
     assert of(dry.calls("bert-fused-compare")[-1], "--baseline") == "control_mono=own_data-out/mono/control/average.pt"
-    assert len(dry.calls("bert-fused-report")) == 3
+    assert of(dry.calls("bert-fused-compare")[-1], "--output") == "own_data-out/report.html"
 
 
 def test_usual_steps_have_the_monolingual_text_at_their_place(dry):
@@ -137,6 +137,12 @@ def test_usual_steps_have_the_monolingual_text_at_their_place(dry):
     args = command.parse_args(dry.arguments("multi30k", mono="."))
     assert args.steps == [usual[0], "reverse", "back_translate", *usual[1:]]
     assert command.parse_args(dry.arguments("multi30k")).steps == usual
+
+
+def test_systems_have_the_names_of_the_report(dry):
+    for given in ("control", "control_mono"):
+        args = command.parse_args(dry.arguments("own_data", mono=".", teacher=f"bert_fused {given}", deploy=given))
+        assert (args.teacher, args.deploy) == (["bert_fused", "control"], "control")
 
 
 @pytest.mark.parametrize(("lines", "sampled", "copies"), [(30_000, False, 5), (30_001, True, 5), (4000, False, 1)])
@@ -192,7 +198,7 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
             {"mono": ".", "bert_text": "."},
             "--bert-text has no synthetic text, as --mono needs; leave one of them out",
         ),
-        (["distill"], {"mono": ".", "teacher": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
+        (["distill"], {"teacher": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
         (["compare"], {"baseline": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
         (["prepare", "reverse"], {"mono": ".", "out": "new", "reverse": "x"}, "--reverse x cannot be loaded: "),
         (["reverse"], {"mono": ".", "out": "new"}, "there is no new/mono/text.json; run the step prepare first"),
@@ -234,6 +240,10 @@ def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path
     distill.main(*given)
     assert (parts / "0-of-2").stat().st_mtime_ns == kept
     assert (tmp_path / "train.de").read_text() == before != ""
+    record = json.loads((parts / "made-from.json").read_text())
+    (parts / "made-from.json").write_text(json.dumps({**record, "model 1": 0}))
+    with pytest.raises(BertFusedError, match="parts is of another text or another model; remove it to begin anew"):
+        distill.main(*given)
 
 
 @pytest.mark.slow

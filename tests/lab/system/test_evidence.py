@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -9,9 +10,11 @@ import pytest
 import sacrebleu
 from workspace import REPORT_HOW
 
+from bert_fused_lab.evidence.command import main as write_evidence
 from bert_fused_lab.evidence.files import read_lines
 from bert_fused_lab.report.command import main
 from bert_fused_lab.report.systems import ReportError
+from bert_fused_plugin.errors import BertFusedError
 
 QUICK = ["--samples", "100", "--examples", "2"]
 
@@ -51,6 +54,15 @@ def test_the_report_reads_no_model(evidence, tmp_path):
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert "<h1>Is it &lt;good&gt;?</h1>" in page
+
+
+def test_evidence_of_another_language_pair_is_not_added_to(evidence, workspace, plain, tmp_path):
+    folder = shutil.copytree(evidence, tmp_path / "copy")
+    facts = folder / "test" / "facts.json"
+    facts.write_text(json.dumps({**json.loads(facts.read_text(encoding="utf-8")), "languages": ["de", "en"]}))
+    given = [workspace.data, "--run", f"again={plain}", "--evidence", folder, *REPORT_HOW]
+    with pytest.raises(BertFusedError, match="copy is of de-en; compare runs of one language pair"):
+        write_evidence(list(map(str, given)))
 
 
 def test_all_systems_that_are_there_are_compared_with_all_their_seeds(evidence, tmp_path):
@@ -109,6 +121,13 @@ def test_translations_of_any_toolkit(tmp_path):
         ),
         ({"reference": "a\n", "joey/on": "a\n"}, ["--run", "no"], " has no translations of no; it has joey"),
         ({"reference": "a\n", "joey/on": "a\n"}, ["--subset", "no"], "no must have reference.txt, in UTF-8 with one"),
+        ({"reference": "a\n", "facts": '{"x": 1}'}, [], "test must have reference.txt, in UTF-8 with one reference"),
+        (
+            {"reference": "a\n", "joey/on": "a\n", "../news/reference": "a\n", "../news/joey/on": "a\n"}
+            | {"../news/marian/on": "a\n"},
+            [],
+            "the test sets differ in their systems: news has joey, marian; test has joey; name those that all have",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path, files, flags, said):

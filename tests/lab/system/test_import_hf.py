@@ -177,6 +177,7 @@ def with_nan(path):
         (lambda path: (path / "model.safetensors").unlink(), "", "cannot be loaded .*; give a directory with config"),
         (lambda path: None, "-t xx", "has no __xx__; name xx as in .*, en .M2M100"),
         (lambda path: None, "-s ", "does not say its languages; give --source-lang"),
+        (lambda path: None, "-s pt-BR", "pt-BR and .*: fairseq takes a hyphen for the one between two languages"),
         (lambda path: None, "--vocabulary-of no.txt", "--vocabulary-of no.txt cannot be read"),
     ],
 )

@@ -109,7 +109,7 @@ def text(dry, monkeypatch):
     return folder
 
 
-def test_other_text_is_noticed(dry, text):
+def test_other_text_is_noticed(dry, text, monkeypatch):
     out, given = dry.path / "out[1]", {"data": text, "out": "out[1]"}  # to the shell, this is a pattern
     dry.run("multi30k", "prepare", **given)
     made = json.loads((out / "data-bin" / "made-from.json").read_text())
@@ -139,6 +139,11 @@ def test_other_text_is_noticed(dry, text):
     assert dry.refused("multi30k", "prepare", **given)
     dry.fails = None
     (text / "train.de").write_text("b\n" * 3000)
+    real = recipe_data.count
+    monkeypatch.setattr(recipe_data, "count", {}.__getitem__)
+    with pytest.raises(KeyError):  # killed before the record is written
+        dry.run("multi30k", "prepare", **given)
+    monkeypatch.setattr(recipe_data, "count", real)
     assert "prepare: BERT is some-bert" in dry.run("multi30k", "prepare", **given)
 
 
@@ -177,7 +182,9 @@ def test_two_processes_do_not_train_the_same_system(dry, out):
     (out / "transformer").mkdir()
     with (out / "transformer" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        (out / "transformer.log").write_text("of this process")
         assert "multi30k-out/transformer is being trained by another process" in dry.refused("multi30k", "transformer")
+        assert (out / "transformer.log").exists()
         dry.run("multi30k", "gru_dot")
     dry.run("multi30k", "transformer")
 

@@ -369,6 +369,10 @@ GIVEN = ["en", "fr", "."]
         ([*GIVEN, "--student", "6"], "--student: must be transformer, or ENCODER+DECODER layers, such as 6+2, got '6'"),
         ([*GIVEN, "--consistency", "rdrop"], "--consistency: must be one of none, simcut, r-drop, got 'rdrop'"),
         ([*GIVEN, "--bert-text", "nowhere"], "--bert-text /"),
+        (
+            [*GIVEN, "--bert-text", ".", "--subwords", "none"],
+            "--bert-text goes with raw text, and not with --subwords none",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(dry, words, message, capsys):
@@ -379,13 +383,13 @@ def test_what_is_wrong_is_said_before_anything_runs(dry, words, message, capsys)
 
 
 def test_each_setting_may_be_in_the_environment_or_in_a_file(dry, monkeypatch):
-    (dry.path / "settings.yaml").write_text("updates: 5\nmore: 6\nmore_lr: 0.1\nseeds: 4 5\nscript: x.sh\n")
+    (dry.path / "settings.yaml").write_text("updates: 5\nmore: 6\nmore_lr: 1e-1\nsymbols:\nseeds: 4 5\nscript: x.sh\n")
     monkeypatch.setenv("MORE", "7")
     monkeypatch.setenv("SEED", "3")
     monkeypatch.setenv("BERT_FLAGS", "--bert-layer 2")
     monkeypatch.setenv("LR", "")
     args = command.parse_args([*GIVEN, "--settings", "settings.yaml", "--updates", "8", "continued_r_drop"])
-    assert vars(args).items() >= {"updates": 8, "more": 7, "seeds": [3], "lr": None}.items()
+    assert vars(args).items() >= {"updates": 8, "more": 7, "seeds": [3], "lr": None, "symbols": None}.items()
     assert args.of_size == {"updates": 5, "more": 6, "more_lr": 0.1}
     assert args.bert_flags == ["--bert-layer", "2"]
     assert args.script == str(dry.path / "x.sh")
@@ -394,6 +398,10 @@ def test_each_setting_may_be_in_the_environment_or_in_a_file(dry, monkeypatch):
     (dry.path / "settings.yaml").write_text("update: 5\n")
     with pytest.raises(BertFusedError, match=r"settings.yaml has update; it may have .*, updates, warmup"):
         command.parse_args([*GIVEN, "--settings", "settings.yaml"])
+    for text in ("updates: many", "updates: [5", "- updates"):
+        (dry.path / "settings.yaml").write_text(text)
+        with pytest.raises(BertFusedError, match=r"--settings settings\.yaml cannot be read: "):
+            command.parse_args([*GIVEN, "--settings", "settings.yaml"])
 
 
 @pytest.mark.parametrize(("venv", "active", "sets_up"), [("", True, False), ("", False, True), ("venv", True, True)])

@@ -1,10 +1,12 @@
 import io
 import logging
 import sys
+import traceback
 from argparse import Namespace
 
 import pytest
 from helpers import GRU_SIZES, translation_task
+from torch.multiprocessing import ProcessRaisedException
 
 from bert_fused_plugin import progress, setup_messages
 from bert_fused_plugin.errors import BertFusedError, install_excepthook
@@ -26,16 +28,24 @@ def shown(monkeypatch, capsys, error):
 def chained(error, context, cause=None):
     """Return *error* as raised while *context* is handled, and ``from`` *cause*."""
     error.__context__, error.__cause__ = context, cause
+    error.__suppress_context__ = cause is not None
     return error
+
+
+def on_each_device(*errors):
+    """Return *errors*, and what torch raises if processes that it started, one for each GPU, end with them."""
+    traces = ["".join(traceback.format_exception(type(error), error, None)) for error in errors]
+    words = "\n\n-- Process 1 terminated with the following error:\n"
+    return [*errors, *(ProcessRaisedException(f"{words}{trace}", 1, 2) for trace in traces)]
 
 
 @pytest.mark.parametrize(
     "error",
-    [
+    on_each_device(
         OURS,
         chained(Exception("Cannot load model parameters from checkpoint x.pt; ..."), OURS),  # by fairseq's trainer
         chained(RuntimeError("the model cannot be built"), OURS, OURS),
-    ],
+    ),
 )
 def test_our_errors_are_printed_without_a_trace(monkeypatch, capsys, error):
     err, host = shown(monkeypatch, capsys, error)
@@ -47,7 +57,10 @@ def test_our_errors_are_printed_without_a_trace(monkeypatch, capsys, error):
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("x"), chained(OSError("no file"), OURS), chained(KeyError("x"), OURS, OSError("a full disk"))]
+    "error",
+    on_each_device(
+        KeyError("x"), chained(OSError("no file"), OURS), chained(KeyError("x"), OURS, OSError("a full disk"))
+    ),
 )
 def test_other_errors_are_left_to_the_host(monkeypatch, capsys, error):
     assert shown(monkeypatch, capsys, error) == ("", True)
