@@ -1,13 +1,13 @@
 """How the layers are built from the flags."""
 
+from contextlib import nullcontext
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, Callable, Iterator
 
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.utils import get_activation_fn
 from torch import nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.autograd.graph import save_on_cpu
+from torch.utils.checkpoint import checkpoint
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.modules.fused_layer import LayerOptions
@@ -46,11 +46,6 @@ def new_layers(
 def _checkpointed(forward: Any, offload: bool, *arguments: Any, **options: Any) -> Any:
     if not forward.__self__.training:
         return forward(*arguments, **options)
-    # fairseq gives gradients to arguments that are tensors, and not to keys and values inside of one
-    parts, spec = tree_flatten((arguments, options))
-
-    def run(*parts: Any) -> Any:
-        arguments, options = tree_unflatten(list(parts), spec)
-        return forward(*arguments, **options)
-
-    return checkpoint_wrapper(SimpleNamespace(forward=run), offload).forward(*parts)
+    # fairseq's own checkpointing has a backward pass for each layer, and forgets autocast
+    with save_on_cpu() if offload else nullcontext():
+        return checkpoint(forward, *arguments, use_reentrant=False, **options)

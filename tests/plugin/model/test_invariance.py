@@ -70,7 +70,6 @@ def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(model,
 
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_with_layer_drop_every_parameter_gets_a_gradient_once_as_ddp_needs_it(build, cases, checkpointed):
-    """Checkpointed layers have a backward pass of their own, beside that of the layers that were dropped."""
     model = build(encoder_layerdrop=0.5, decoder_layerdrop=0.5, checkpoint_activations=checkpointed).train()
     source, target = cases.tokens()
     times = Counter()
@@ -81,6 +80,29 @@ def test_with_layer_drop_every_parameter_gets_a_gradient_once_as_ddp_needs_it(bu
         times.clear()
         model(source, None, target)[0].sum().backward()
         assert times == dict.fromkeys(parameters, 1)
+
+
+@pytest.mark.parametrize("offload", [False, True])
+def test_checkpointed_layers_compute_the_same(build, cases, offload):
+    """Also under autocast; and where a batch is read twice, each parameter gets its gradient once, as DDP needs it."""
+    source, target = cases.tokens()
+
+    def gradients(**flags):
+        torch.manual_seed(1)
+        model, times = build(dropout=0.1, **flags).train(), Counter()
+        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        for name, parameter in parameters.items():
+            parameter.register_hook(lambda _, name=name: times.update([name]))
+        torch.manual_seed(2)
+        with torch.autocast("cpu", torch.bfloat16):
+            readings = [model(source, None, target)[0].float().sum() for _ in range(2)]
+        sum(readings).backward()
+        assert times == dict.fromkeys(parameters, 1)
+        return {name: p.grad for name, p in parameters.items()}
+
+    plain, checkpointed = gradients(), gradients(checkpoint_activations=True, offload_activations=offload)
+    for name in plain:
+        assert torch.equal(plain[name], checkpointed[name]), name
 
 
 def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, cases, monkeypatch):
