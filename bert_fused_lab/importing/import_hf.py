@@ -14,7 +14,7 @@ import shutil
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import transformers
 from fairseq.models.transformer.transformer_legacy import base_architecture
@@ -57,14 +57,7 @@ def run(args: Namespace) -> None:
     config, tokenizer = load(transformers.AutoConfig, name), load(transformers.AutoTokenizer, name)
     flags = {**model_flags(name, config), **{dropout: config.to_dict()[dropout] for dropout in _DROPOUTS}}
     attributes = vars(tokenizer) if config.model_type == "marian" else {}
-    languages = [vars(args)[side] or attributes.get(side) or "" for side in ("source_lang", "target_lang")]
-    if "" in languages:
-        raise BertFusedError(f"{name} does not say its languages; give --source-lang and --target-lang")
-    if any("-" in language for language in languages):
-        given = " and ".join(languages)
-        raise BertFusedError(
-            f"{given}: fairseq takes a hyphen for the one between two languages; write pt_BR for pt-BR"
-        )
+    languages = _languages(args, attributes)
     vocabulary = read_vocabulary(name, tokenizer, config, languages)
     _warn_of_languages(name, attributes, languages[: 1 if vocabulary.tags[0] else 2])
     keep = symbols_of_text(vocabulary, args.vocabulary_of) if args.vocabulary_of else None
@@ -96,6 +89,19 @@ def run(args: Namespace) -> None:
     print(
         f"wrote {args.output}: {size:,} parameters, {' and '.join(f'{len(d):,}' for d in dictionaries)} symbols{less}"
     )
+
+
+def _languages(args: Namespace, attributes: Dict[str, Any]) -> List[str]:
+    """Return the languages of the command line or, where it names none, those in the *attributes* of the tokenizer."""
+    languages = [vars(args)[side] or attributes.get(side) or "" for side in ("source_lang", "target_lang")]
+    if "" in languages:
+        raise BertFusedError(f"{args.model} does not say its languages; give --source-lang and --target-lang")
+    if any("-" in language for language in languages):
+        given = " and ".join(languages)
+        raise BertFusedError(
+            f"{given}: fairseq takes a hyphen for the one between two languages; write pt_BR for pt-BR"
+        )
+    return languages
 
 
 def _warn_of_languages(name: str, attributes: Dict[str, Any], languages: Sequence[str]) -> None:

@@ -259,8 +259,7 @@ class Recipe:
         if len(trained) == 1:
             raise BertFusedError(f"there is nothing to compare {baseline} with; train another system first")
         others = [name for name in trained if name != baseline]
-        if baseline == "control_r_drop":
-            others.sort(key="bert_fused_r_drop".__ne__)  # what its report begins with
+        others.sort(key=lambda name: (baseline, name) != ("control_r_drop", "bert_fused_r_drop"))  # which comes first
         averages = {name: [*map(self._average, folders)] for name, folders in trained.items()}
 
         def flags(baseline: str, others: Sequence[str]) -> List[str]:
@@ -272,8 +271,8 @@ class Recipe:
             if folder.name[5:] not in map(str, self.args.seeds) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
         compare = ["bert-fused-compare", f"{out}/data-bin", *self._scoring, "--evidence", f"{out}/evidence"]
-        report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json"]
-        self.run([*compare, *flags(baseline, others), *self._served(), *report])
+        page = ["--output", f"{out}/report.html", "--json", f"{out}/report.json"]
+        self.run([*compare, *flags(baseline, others), *self._served(), *page])
         if {"bert_fused_mono", "control_mono", "bert_fused"} <= trained.keys():
             both = flags("bert_fused_mono", ["control_mono", "bert_fused"])
             self.run([*compare, *both, "--title", _BOTH, "--output", f"{out}/both.html"])
