@@ -171,6 +171,9 @@ class _Backend(backend_registration._DummyBackendModule if needs_pretend_gpu.arg
     def device_count(self):
         return 0  # whose random numbers torch.random.fork_rng would keep; ours come from the CPU
 
+    def get_amp_supported_dtype(self):  # torch's checkpointing asks for it
+        return [torch.float16, torch.bfloat16]
+
 
 def _register():
     _device_constructors()  # torch remembers them; a patched torch.tensor must not be among them
