@@ -28,7 +28,7 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
 
-_RECORD = "made-from.json"  # in OUT/parts
+_RECORD = "made-from.json"  # in OUT
 _PART, _MOST_PARTS = 1000, 400  # sentences of a part; the models are loaded for each part, which takes seconds
 
 
@@ -37,16 +37,15 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     lines = read(text / f"train.{source}")
     count = min(math.ceil(len(lines) / _PART), _MOST_PARTS)
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
-    made_from = {
-        name: checksum(file) for name, file in {"text": text / f"train.{source}", **models_of(command)}.items()
-    }
-    if read_json(out / "parts" / _RECORD) not in ({}, made_from):
-        raise BertFusedError(f"{out}/parts is of another text or another model; remove it to begin anew")
+    files = {"text": text / f"train.{source}", **models_of(command)}
+    made_from = {name: checksum(file) for name, file in files.items()}
+    if read_json(out / _RECORD) not in ({}, made_from):
+        raise BertFusedError(f"{out} is of another text or another model; remove it to begin anew")
     missing = [part for part in parts if not part.exists()]
     if missing:
-        (out / "parts").mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
         with locked(out, "made"):
-            write_json(out / "parts" / _RECORD, made_from)
+            write_json(out / _RECORD, made_from)
             translate_all(missing, out / "log", [*command, "--source-lang", source, "--target-lang", target])
     translations: Dict[int, str] = {}
     for part in parts:
@@ -60,6 +59,7 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
 
 def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> None:
     """Make the files *parts* in processes side by side, and show the progress."""
+    parts[0].parent.mkdir(exist_ok=True)
     gpus = torch.cuda.device_count()
     workers = min(processes(models_of(command).values()), len(parts))
     context = get_context("spawn")  # no threads of tokenizers, and no GPU, pass a fork

@@ -240,9 +240,9 @@ def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path
     distill.main(*given)
     assert (parts / "0-of-2").stat().st_mtime_ns == kept
     assert (tmp_path / "train.de").read_text() == before != ""
-    record = json.loads((parts / "made-from.json").read_text())
-    (parts / "made-from.json").write_text(json.dumps({**record, "model 1": 0}))
-    with pytest.raises(BertFusedError, match="parts is of another text or another model; remove it to begin anew"):
+    record = tmp_path / "made-from.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "model 1": 0}))
+    with pytest.raises(BertFusedError, match=" is of another text or another model; remove it to begin anew"):
         distill.main(*given)
 
 
