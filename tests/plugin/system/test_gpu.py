@@ -23,8 +23,8 @@ ARCHITECTURES = ["bert_fused_tiny", "gru_bahdanau_tiny"]
 FURTHER = [
     "--consistency r-drop", "--consistency r-drop --fp16", "--consistency simcut --cutoff 0 --bert-drop-net 0 --fp16",
     "--bert-finetune --fp16", "--bert-layer mix --fp16", "--bert-fusion gated --fp16", "--bert-fusion stacked --fp16",
-    "--bert-fusion embedding --fp16", "--bert-identity-start --fp16", "--checkpoint-activations",
-    "--attention-map entmax15",
+    "--bert-fusion embedding --fp16", "--bert-identity-start --fp16", "--checkpoint-activations --amp",
+    "--offload-activations --fp16", "--attention-map entmax15",
 ]  # fmt: skip
 
 
