@@ -77,7 +77,8 @@ class TranslationHub(GeneratorHubInterface):
         if kwargs.get("skip_invalid_size_inputs"):
             places = sorted(place for batch in self._build_batches(ids, True) for place in batch["id"].tolist())
         hypotheses = dict(zip(places, self.generate(ids, *args, **kwargs)))
-        is_read = [len(symbols) > 1 and place in hypotheses for place, symbols in enumerate(ids)]  # the end alone
+        # an empty text has the end of the sentence alone
+        is_read = [len(symbols) > 1 and place in hypotheses for place, symbols in enumerate(ids)]
         return [self.decode(hypotheses[place][0]["tokens"]) if read else "" for place, read in enumerate(is_read)]
 
     def score(self, sources: Any, translations: Any) -> Any:

@@ -68,10 +68,8 @@ class FoldingAttention(CrossAttention):
         heads = (self.num_heads, self.head_dim)
         to_query, to_out = self.q_proj.weight.unflatten(0, heads), self.out_proj.weight.unflatten(1, heads)
         scaled = self.scaling * keys
-        biases = (
-            torch.einsum("nhsd,hd->nhs", scaled, self.q_proj.bias.unflatten(0, heads))
-            + mask.squeeze(2)[..., : keys.size(2)]
-        )
+        mask = mask.squeeze(2)[..., : keys.size(2)]
+        biases = torch.einsum("nhsd,hd->nhs", scaled, self.q_proj.bias.unflatten(0, heads)) + mask
         return FoldedMemory(
             torch.einsum("nhsd,hdc->nhsc", scaled, to_query).flatten(1, 2),
             biases.flatten(1).unsqueeze(1),

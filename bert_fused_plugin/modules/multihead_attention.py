@@ -18,7 +18,8 @@ _ALIGNED = 8  # numbers: CUDA's kernels read masks whose rows begin at multiples
 def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what is added to scores so that padding gets no weight, for *padding_mask*, (N, S).
 
-    It is (N, 1, 1, at least S): `MappedAttention.attend` leaves out the columns beyond S, which any copy needs, too.
+    It is (N, 1, 1, at least S), so that a copy of some of its rows is aligned, too.  `MappedAttention.attend` leaves
+    out the columns beyond S.
     """
     rows, length = padding_mask.shape
     width = -(-length // _ALIGNED) * _ALIGNED
