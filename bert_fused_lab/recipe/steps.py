@@ -21,6 +21,7 @@ from bert_fused_lab.recipe.settings import SPLIT_BEFORE, Size, dropout_for, size
 from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start, tags_of_start
 from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, of_student, training_flags
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.files import written_whole
 
 _KEPT = "kept.json"  # what later calls keep: limits, and the room for BERT's states
 _BOTH = "Are BERT and monolingual text together better than each alone?"
@@ -235,9 +236,8 @@ class Recipe:
         args, plan = self.args, self.plan
         average = self._average(self.base / args.deploy)
         if args.start:
-            exported = self.base / "deploy"
-            shutil.rmtree(exported, ignore_errors=True)
-            self.run(["bert-fused-export", "hf", str(average), str(exported), "--imported", str(self._start.parent)])
+            with written_whole(exported := self.base / "deploy") as new:
+                self.run(["bert-fused-export", "hf", str(average), str(new), "--imported", str(self._start.parent)])
             say(f"for CTranslate2: ct2-transformers-converter --model {exported} --output_dir {exported}-int8 "
                 "--quantization int8 --force")  # fmt: skip
             return

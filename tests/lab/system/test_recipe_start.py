@@ -168,6 +168,10 @@ def test_a_directory_of_the_user_stays_as_it_is(dry):
     (out / "data-bin" / "dict.en.txt").touch()
     dry.run("own_data", "bert_fused", start="imported")
     assert sorted(path.name for path in (dry.path / "imported").iterdir()) == ["checkpoint.pt", "imported.json"]
+    (out / "deploy").mkdir()  # of an earlier call
+    dry.fails = "bert-fused-export"
+    dry.refused("own_data", "control", "deploy", start="imported", deploy="control")
+    assert (out / "deploy").exists()
     (dry.path / "imported" / "imported.json").unlink()
     said = dry.refused("own_data", "control", start="imported")
     assert (
