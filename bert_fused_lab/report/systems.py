@@ -95,16 +95,18 @@ def read_test_set(folder: Path) -> EvaluationSet:
     """Return the test set in a *folder* of evidence.
 
     Raises:
-        ReportError: there are no references.
+        ReportError: there are no references, or a file cannot be read.
     """
     try:
         references = read_lines(folder / "reference.txt")
+        if not references:
+            raise ValueError("reference.txt is empty")
         sources = read_lines(folder / "source.txt") if (folder / "source.txt").exists() else []
         facts = EvaluationFacts(**{"key": "", **read_json(folder / "facts.json")})
     except (OSError, ValueError, TypeError) as error:  # text that is not UTF-8, or facts of another version
         raise ReportError(
-            f"{folder} must have reference.txt, in UTF-8 with one reference a line ({error}); "
-            "bert-fused-evidence writes it, or put it there"
+            f"the test set {folder} cannot be read ({error}); give it reference.txt, in UTF-8 with one reference a "
+            "line, and facts.json only as bert-fused-evidence writes it"
         ) from error
     return EvaluationSet(folder.name, references, sources, facts)
 

@@ -120,8 +120,9 @@ def test_translations_of_any_toolkit(tmp_path):
             "there are two systems of the name joey; rename one",
         ),
         ({"reference": "a\n", "joey/on": "a\n"}, ["--run", "no"], " has no translations of no; it has joey"),
-        ({"reference": "a\n", "joey/on": "a\n"}, ["--subset", "no"], "no must have reference.txt, in UTF-8 with one"),
-        ({"reference": "a\n", "facts": '{"x": 1}'}, [], "test must have reference.txt, in UTF-8 with one reference"),
+        ({"reference": "a\n", "joey/on": "a\n"}, ["--subset", "no"], "no cannot be read ([Errno 2]"),
+        ({"reference": "a\n", "facts": '{"x": 1}'}, [], "test cannot be read (EvaluationFacts"),
+        ({"reference": ""}, [], "test cannot be read (reference.txt is empty); give it reference.txt, in UTF-8"),
         (
             {"reference": "a\n", "joey/on": "a\n", "../news/reference": "a\n", "../news/joey/on": "a\n"}
             | {"../news/marian/on": "a\n"},
