@@ -4,8 +4,9 @@
     bert-fused-recipe en fr my-text distill student deploy            these steps alone
 
 Each command is printed before it runs.  A training that was interrupted goes on where it was; a finished one is
-skipped; one with other settings is an error.  A variable of the environment, such as UPDATES for --updates, sets the
-default of its option.
+skipped; one with other settings is an error.  Later calls keep what the last training was given for --bert-flags,
+--size, --updates, --more, --warmup, --lr, --consistency and --train-flags.  A variable of the environment, such as
+UPDATES for --updates, sets the default of its option.
 """
 
 import logging
@@ -22,8 +23,8 @@ from omegaconf import OmegaConf
 
 from bert_fused_lab.arguments import given_path
 from bert_fused_lab.recipe.back_translation import mono_errors
-from bert_fused_lab.recipe.running import Run, run_command
-from bert_fused_lab.recipe.settings import MORE, OPTIONS, SPLIT_BEFORE, Size
+from bert_fused_lab.recipe.running import Run, read_json, run_command
+from bert_fused_lab.recipe.settings import KEPT, MORE, OPTIONS, SPLIT_BEFORE, Size
 from bert_fused_lab.recipe.start import start_errors
 from bert_fused_lab.recipe.steps import MONO_STEPS, STEPS, Recipe
 from bert_fused_lab.recipe.systems import SYSTEMS, TRANSFORMER
@@ -42,7 +43,7 @@ def main(argv: Optional[Sequence[str]] = None, run: Run = run_command) -> None:
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
-    """Return the settings: those of the command line, of the environment, of the file --settings, and the defaults."""
+    """Return the settings: those of the command line, the environment, the file --settings, earlier calls, defaults."""
     steps = "\n".join(f"  {name if step.default else f'[{name}]':22}{step.help}" for name, step in STEPS.items())
     epilog = f"steps, in their order:\n{steps}"
     form: Any = {"formatter_class": RawDescriptionHelpFormatter, "allow_abbrev": False}
@@ -64,7 +65,10 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
             words[i - 1 : i + 1] = ["=".join(words[i - 1 : i + 1])]
     file = first.parse_known_args(words)[0].settings
     parser.set_defaults(of_size={}, **dict.fromkeys(MORE, ""))
-    parser.set_defaults(**{**(_of_file(file) if file else {}), **_of_environment()})
+    given = {**(_of_file(file) if file else {}), **_of_environment()}
+    parser.set_defaults(**given)
+    kept = read_json(parser.parse_intermixed_args(words).out / KEPT)
+    parser.set_defaults(**{**kept, **given})
     args = parser.parse_intermixed_args(words)
     default_steps = args.default_steps.split() or [name for name, step in STEPS.items() if step.default]
     default_steps = [step for step in STEPS if step in (*default_steps, *(MONO_STEPS if args.mono else ()))]

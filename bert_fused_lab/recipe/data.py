@@ -69,7 +69,7 @@ def prepared(args: Namespace) -> Dict[str, Any]:
         texts = [", ".join(f"{name} {settings.get(name)}" for name in names) for settings in (record["settings"], now)]
         raise BertFusedError(
             f"{args.out}/data-bin was made with other settings (before: {texts[0]}; now: {texts[1]}); give them again, "
-            "or another --out; to add seeds, keep the first one at its place: --seeds '1 2'"
+            "or another --out; to add seeds, keep the first one at its place: --seeds 1,2"
         )
     return record
 

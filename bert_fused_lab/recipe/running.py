@@ -159,6 +159,8 @@ def train(run: Run, folder: Path, command: Sequence[str], out: Path, origin: Any
             log.unlink(missing_ok=True)  # of a training that was removed
         write_json(folder / RECORD, {**record, "finished": False})
         say(f"{name}: {updates:,} updates (log: {log})")
+        if updates <= settings["--warmup-updates"][0]:
+            say(f"{name} will end within its warm-up, before it learns much; give more updates, or a shorter --warmup")
         run(command, log, updates, [lock])
         write_json(folder / RECORD, record)
     return True

@@ -5,7 +5,7 @@ import shlex
 from argparse import ArgumentTypeError, Namespace
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from bert_fused_lab.arguments import given_path
 from bert_fused_lab.recipe.subwords import KINDS
@@ -55,14 +55,14 @@ SIZES = {
 }  # fmt: skip
 
 
-def size_for(args: Namespace, pairs: int, gpu: bool, kept: Mapping[str, Any], start: Optional[Size] = None) -> Size:
-    """Return the size for so many *pairs* of training text, with what *args* or earlier calls, *kept*, have of it.
+def size_for(args: Namespace, pairs: int, gpu: bool, start: Optional[Size] = None) -> Size:
+    """Return the size for so many *pairs* of training text, with what *args* have of it.
 
     Where a pre-trained model is fine-tuned, it is that of *start*.
     """
     by_text = "base" if pairs >= 1_000_000 else "iwslt"
     name = (by_text if gpu and pairs >= 10_000 else "tiny") if args.size == "auto" else args.size
-    changes = {key: vars(args)[key] or kept.get(key) for key in ("updates", "more", "warmup", "lr")}
+    changes = {key: vars(args)[key] for key in ("updates", "more", "warmup", "lr")}
     return replace(start or SIZES[name], **{**args.of_size, **{key: value for key, value in changes.items() if value}})
 
 
@@ -80,7 +80,7 @@ def _whole(text: str) -> int:
 def _seeds(text: str) -> List[int]:
     words = text.replace(",", " ").split()
     if not words or not all(re.fullmatch(r"0|[1-9]\d*", word) for word in words):
-        raise ArgumentTypeError(f"must be whole numbers, such as '1 2 3', got {text!r}")
+        raise ArgumentTypeError(f"must be whole numbers, such as 1,2,3, got {text!r}")
     if len(set(words)) < len(words):
         raise ArgumentTypeError(f"must be different, since each counts as a training of its own, got {text!r}")
     return list(map(int, words))
@@ -112,7 +112,8 @@ def _one_of(*choices: str) -> Callable[[str], str]:
 
 # the options: name, type, default, and help
 OPTIONS: Sequence[Any] = (
-    ("out", given_path, "own_data-out", "DIR", "directory of everything that is made; each data set needs its own"),
+    ("out", given_path, "own_data-out", "DIR", "directory of everything that is made; each data set needs its own; "
+        "default: %(default)s"),
     ("bert", _model, None, "NAME", "pre-trained encoder: a directory, a name on the hub, or minilm, a small English "
         "one from the package index; default: that of earlier calls; at first, for English bert-base-cased on a GPU "
         "with a hub in reach, otherwise minilm; for other languages bert-base-multilingual-cased (docs/encoders.md)"),
@@ -125,7 +126,8 @@ OPTIONS: Sequence[Any] = (
         "mono.TGT as it is, such as Helsinki-NLP/opus-mt-fr-en for en fr: a directory, an import of bert-fused-import "
         "hf, or a name on the hub; default: one is trained"),
     ("bert-flags", shlex.split, "", "FLAGS", "further flags about BERT, such as --bert-tokenizer-options, or "
-        "'--bert-layer 8' instead of the last layer, or of that at two thirds of the depth of a sentence encoder"),
+        "'--bert-layer 8' instead of the last layer, or of that at two thirds of the depth of a sentence encoder; "
+        "default: as in earlier calls"),
     ("start", _model, None, "MODEL", "pre-trained translation model to fine-tune instead of training one: OPUS-MT, "
         "M2M100, NLLB or mBART-50, a directory or a name on the hub; transformer is then this model as it is (in the "
         "report: as_downloaded), and control and bert_fused are fine-tuned without and with BERT"),
@@ -133,14 +135,16 @@ OPTIONS: Sequence[Any] = (
         "already, and has valid and test; default: %(default)s"),
     ("symbols", _whole, None, "N", "number of subwords; default by the amount of text: 2000 to 32000"),
     ("size", _one_of("auto", *SIZES), "auto", "SIZE", "sizes of the models, from which other settings follow: tiny, "
-        "iwslt or base; default: by the amount of text and the device"),
+        "iwslt or base; default: as in earlier calls, or by the amount of text and the device"),
     ("updates", _whole, None, "N", "most updates of the transformer; default: as in earlier calls, or by the size "
         "10000, 30000 or 100000"),
     ("more", _whole, None, "N", "most updates of what begins with the transformer's parameters; default: as in earlier "
         "calls, or by the size 10000, 15000 or 50000, and with --start 40000"),
-    ("warmup", _whole, None, "N", "warm-up of trainings from random parameters"),
-    ("lr", float, None, "RATE", "learning rate of these, but for the recurrent models"),
-    ("seeds", _seeds, "1", "SEEDS", "such as '1 2 3': all is trained with the first seed and compared, then with the "
+    ("warmup", _whole, None, "N", "warm-up of trainings from random parameters; default: as in earlier calls, or "
+        "by the size 500 or 4000"),
+    ("lr", float, None, "RATE", "learning rate of these, but for the recurrent models; default: as in earlier calls, "
+        "or by the size 0.005, 0.0005 or 0.0007"),
+    ("seeds", _seeds, "1", "SEEDS", "such as 1,2,3: all is trained with the first seed and compared, then with the "
         "next one in OUT/seed-2, and so on; default: %(default)s"),
     ("teacher", str.split, "bert_fused", "SYSTEMS", "systems that distill lets translate, several as an ensemble; "
         "default: %(default)s"),
@@ -150,13 +154,16 @@ OPTIONS: Sequence[Any] = (
     ("baseline", str, None, "SYSTEM", "what all others are compared with; default: control, control_r_drop or "
         "transformer, the first that is there"),
     ("consistency", _one_of("none", "simcut", "r-drop"), "none", "KIND", "none, simcut or r-drop: every training takes "
-        "this loss and twice the time, also the transformer's, which learns more slowly with it"),
+        "this loss and twice the time, also the transformer's, which learns more slowly with it; default: as in "
+        "earlier calls, or none"),
     ("cache-gb", float, None, "GB", "disk that BERT's states may take, 0 for no cache; default: as in earlier calls, "
         "or half of what was free.  If those of one layer need more, BERT runs in every step.  The states of several "
         "layers, and those of random_bert, are not counted"),
     ("train-flags", shlex.split, "", "FLAGS", "for every fairseq-train, such as --cpu, or '--bf16 --update-freq 2'; on "
-        "a GPU, --fp16 is added unless --bf16, --amp or --cpu is there"),
+        "a GPU, --fp16 is added unless --bf16, --amp or --cpu is there; default: as in earlier calls"),
 )  # fmt: skip
+KEPT = "kept.json"  # in OUT: the settings of the last training, which are the defaults of later calls, and cache_gb
+SHARED = ("bert_flags", "size", "updates", "more", "warmup", "lr", "consistency", "train_flags")  # the names of these
 # What a file of --settings may also set, beside the values of `Size`: the steps that are run by default, the program
 # that makes or fetches the text, further flags of each fairseq-train, those of BERT-fused models that
 # begin with the transformer, and those of the translation of the test set.

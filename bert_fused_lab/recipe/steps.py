@@ -17,13 +17,12 @@ from bert_fused_lab.recipe.data import binarise_alike, prepare, prepared, text_o
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_width, write_random_bert
 from bert_fused_lab.recipe.estimate import estimate
 from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, read_json, say, train, write_json
-from bert_fused_lab.recipe.settings import SPLIT_BEFORE, Size, dropout_for, size_for
+from bert_fused_lab.recipe.settings import KEPT, SHARED, SPLIT_BEFORE, Size, dropout_for, size_for
 from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start, tags_of_start
 from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, of_student, training_flags
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 
-_KEPT = "kept.json"  # what later calls keep: limits, and the room for BERT's states
 _BOTH = "Are BERT and monolingual text together better than each alone?"
 _SEARCH = ("--beam", "--lenpen", "--max-len-a", "--max-len-b")
 _ALL = [  # flags of all trainings
@@ -78,8 +77,7 @@ class Recipe:
         gpu, pairs, flags = torch.cuda.is_available(), record["pairs"], list(args.train_flags)
         if gpu and not re.search("fp16( |$)|bf16( |$)|--amp( |$)", " ".join(flags)):
             flags.insert(0, "--fp16")
-        kept = read_json(self.out / _KEPT)
-        size = size_for(args, pairs, gpu, kept, size_of_start(self.out) if args.start else None)
+        size = size_for(args, pairs, gpu, size_of_start(self.out) if args.start else None)
         layer, width = layer_and_width(bert)
         mono = prepared_mono(args)
         copies = max(1, round(mono["lines"] / (2 * pairs)))  # of the parallel text, which is then a third or more
@@ -93,8 +91,8 @@ class Recipe:
         bert_flags += [*(["--bert-strip-tags", tag] if tag else []), *args.bert_flags]
         # a word piece for each subword and two special tokens, in two bytes a number
         needed = (copies * (record["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]) * width * 2 / 1e9
-        room = kept.get("cache_gb", shutil.disk_usage(self.out).free / 2e9) if args.cache_gb is None else args.cache_gb
-        write_json(self.out / _KEPT, {**kept, "cache_gb": room})
+        room = shutil.disk_usage(self.out).free / 2e9 if args.cache_gb is None else args.cache_gb
+        self._keep(cache_gb=room)
         cache = [] if needed > room else ["--bert-cache", str(self.out / "bert-cache")]
         if not cache:
             say(f"BERT's states would take more than --cache-gb {room:g}, so BERT runs in every step")
@@ -357,13 +355,14 @@ class Recipe:
         ]  # fmt: skip
 
     def _run_training(self, command: List[str], *how: Any) -> None:
-        """Run a training; later calls keep the limits of this one."""
-        size = self.plan.size
-        limits = {name: vars(size)[name] for name in ("updates", "more") if vars(self.args)[name]}
-        write_json(self.out / _KEPT, {**read_json(self.out / _KEPT), **limits})
+        """Run a training; later calls keep the settings of this one."""
+        self._keep(**{name: vars(self.args)[name] for name in SHARED})
         if "--bert-cache" in command and torch.cuda.device_count() > 1:  # several processes only read it
             self.run(["bert-fused-cache", "build", *command[1:]])
         self.run(command, *how)
+
+    def _keep(self, **settings: Any) -> None:
+        write_json(self.out / KEPT, {**read_json(self.out / KEPT), **settings})
 
     def _search(self) -> List[str]:
         words, beam = self._scoring, ["--beam", "5"]

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from bert_fused_lab.evidence.files import RARE, STATES, UNKNOWN
 from bert_fused_lab.report.scoring import GivenScores, Scorer, Scores
 from bert_fused_lab.report.systems import EvaluationSet, System
-from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, verdict, with_bert
+from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, unfinished, verdict, with_bert
 
 _LENGTHS = (10, 15, 20, 25, 30)
 _LENGTH_NAMES = [*(f"{start + 1}-{end}" for start, end in zip((0, *_LENGTHS), _LENGTHS)), f"over {_LENGTHS[-1]}"]
@@ -70,7 +70,8 @@ class Comparison:
             lines = {main.name: main_line, **{name: line for name, line in lines.items() if name != main.name}}
         if max(of["BLEU"].score for of in self.scores.values()) < 1:
             lines = {next(iter(lines)): "No system translates yet (BLEU below 1), so this says nothing: train longer."}
-        return [" ".join(filter(None, (line, fair.get(name)))) for name, line in lines.items()]
+        start, *rest = (" ".join(filter(None, (line, fair.get(name)))) for name, line in lines.items())
+        return [" ".join(filter(None, (start, unfinished(compared)))), *rest]
 
     def details(self, examples: int) -> Dict[str, Any]:
         """Return all else; *examples* is the number of best and of worst sentences that are shown."""

@@ -126,6 +126,18 @@ def _longer(run: System, baseline: System, runs: Sequence[System], data: str) ->
     )
 
 
+def unfinished(runs: Sequence[System]) -> Optional[str]:
+    """Return the sentence about those of *runs* that ``--max-update`` ended while they improved; None if none did."""
+    names = []
+    for run in runs:
+        updates, bleu = zip(*run.known.curves.get("valid bleu") or [(0, 0.0)])
+        if 0 < run.known.max_update <= updates[-1] and bleu[-1] == max(bleu):
+            names.append(run.name)
+    if not names:
+        return None
+    return f"Of {' and '.join(names)}, the last validation before --max-update was the best, so train longer."
+
+
 def bert_verdict(name: str, scores: Dict[str, Scores]) -> Tuple[Optional[bool], Optional[str]]:
     """Return whether run *name* is worse when BERT reads another sentence, and the sentence that says so.
 

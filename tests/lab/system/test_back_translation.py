@@ -169,7 +169,7 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
     file.write_text(json.dumps({"checksum": 0, "lines": 20_000, "tokens": 50_000}))
     assert "reverse: done before" in dry.run("own_data", "reverse", mono=".")
     args = command.parse_args(dry.arguments("own_data"))
-    assert [dropout_for(size_for(args, 3000, False, {}), pairs) for pairs in (3000, 100_000)] == [0.3, 0.1]
+    assert [dropout_for(size_for(args, 3000, False), pairs) for pairs in (3000, 100_000)] == [0.3, 0.1]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,23 @@ def test_a_training_goes_on_only_with_the_settings_that_it_began_with(dry, out):
     assert len(dry.calls("fairseq-train")) == 5
 
 
+def test_later_calls_keep_the_settings_of_the_last_training(dry):
+    dry.prepared("own_data")
+    given = {"train_flags": "--cpu --clip-norm 1", "bert_flags": "--bert-layer 3", "size": "iwslt", "lr": "0.1"}
+    said = dry.run("own_data", "transformer", **given, warmup=20, consistency="simcut", updates=20)
+    assert "transformer will end within its warm-up" in said
+    assert "warm-up" not in dry.run("own_data", "transformer", updates=21).partition("\n")[2]
+    dry.refused("own_data", "transformer", train_flags="--cpu")
+    dry.run("own_data", "bert_fused")
+    first, _, fused = dry.calls("fairseq-train")
+    for flag, value in {"--clip-norm": "1", "--bert-layer": "3", "--consistency": "simcut"}.items():
+        assert fused[fused.index(flag) + 1] == value
+    assert "bert_fused_iwslt_de_en" in fused
+    assert first[first.index("--lr") + 1] == "0.1"
+    said = dry.refused("own_data", "transformer", train_flags="", size="auto")
+    assert "now: --arch transformer" in said
+
+
 def test_settings_are_compared_by_their_values():
     words = "fairseq-train out/data-bin --lr 5e-4 --fp16 --lr=0.001 --save-dir out/x --bert-model /a/site-packages/b"
     values = settings_of([*words.split(), "--bert-cache", "out/c", "--eval-bleu-args", '{"beam":1}'], Path("out"))

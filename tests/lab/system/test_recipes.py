@@ -364,7 +364,7 @@ GIVEN = ["en", "fr", "."]
         ([*GIVEN, "--size", "huge"], "--size: must be one of auto, tiny, iwslt, base, got 'huge'"),
         ([*GIVEN, "--cache-gb", "all"], "--cache-gb: invalid float value: 'all'"),
         ([*GIVEN, "--updates", "0"], "--updates: must be a whole number, at least 1, got '0'"),
-        ([*GIVEN, "--seeds", "1 x"], "--seeds: must be whole numbers, such as '1 2 3', got '1 x'"),
+        ([*GIVEN, "--seeds", "1 x"], "--seeds: must be whole numbers, such as 1,2,3, got '1 x'"),
         ([*GIVEN, "--seeds", "1 2 1"], "--seeds: must be different, since each counts as a training of its own"),
         ([*GIVEN, "--student", "6"], "--student: must be transformer, or ENCODER+DECODER layers, such as 6+2, got '6'"),
         ([*GIVEN, "--consistency", "rdrop"], "--consistency: must be one of none, simcut, r-drop, got 'rdrop'"),

@@ -10,7 +10,7 @@ from bert_fused_lab.report.comparison import Comparison
 from bert_fused_lab.report.scoring import Score
 from bert_fused_lab.report.systems import EvaluationSet, Origin, System, described
 from bert_fused_lab.report.texts import remarks
-from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, question, verdict
+from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, question, unfinished, verdict
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -197,6 +197,19 @@ def test_a_model_of_another_kind_may_be_the_reason_of_a_gain():
     )
     assert fairness(fused, PLAIN, [PLAIN, fused], "data") is None
     assert fairness(gru, fused, [fused, gru], "data") is None
+
+
+def test_who_could_have_learned_more_is_named():
+    best_last, best_before = [(100, 2.5), (200, 4.0)], [(100, 4.0), (200, 3.5)]
+    trained = [
+        run(f"{limit} {curve[-1][1]}", "x.pt", max_update=limit, curves={"valid bleu": curve})
+        for limit in (0, 200, 300)
+        for curve in (best_last, best_before)
+    ]
+    assert unfinished([PLAIN, *trained]) == (
+        "Of 200 4.0, the last validation before --max-update was the best, so train longer."
+    )
+    assert unfinished([PLAIN]) is None
 
 
 def test_a_control_begins_from_the_checkpoint_that_the_run_began_from(tmp_path):

@@ -385,20 +385,15 @@ def test_the_vocabulary_grows_with_the_text_and_not_with_an_alphabet(tmp_path):
 )
 def test_settings_follow_the_amount_of_text(pairs, gpu, size, dropout):
     nothing = dict.fromkeys(("updates", "more", "warmup", "lr"))
-    chosen = size_for(Namespace(size="auto", of_size={}, **nothing), pairs, gpu, {})
+    chosen = size_for(Namespace(size="auto", of_size={}, **nothing), pairs, gpu)
     assert (chosen, dropout_for(chosen, pairs)) == (SIZES[size], dropout)
 
 
 def test_settings_that_are_given():
-    file = {
-        "updates": 6,
-        "more": 4,
-        "warmup": 3,
-        "more_lr": 0.2,
-    }  # earlier calls come before it, and options before both
+    file = {"updates": 6, "more": 4, "warmup": 3, "more_lr": 0.2}
     given = Namespace(size="iwslt", of_size=file, updates=7, more=None, warmup=None, lr=0.1)
-    chosen = size_for(given, 3_000, False, {"updates": 8, "more": 5})
-    assert (chosen.updates, chosen.more, chosen.warmup, chosen.lr, chosen.more_lr) == (7, 5, 3, 0.1, 0.2)
+    chosen = size_for(given, 3_000, False)
+    assert (chosen.updates, chosen.more, chosen.warmup, chosen.lr, chosen.more_lr) == (7, 4, 3, 0.1, 0.2)
     assert chosen.every == SIZES["iwslt"].every
 
 
