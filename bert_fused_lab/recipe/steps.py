@@ -19,7 +19,7 @@ from bert_fused_lab.recipe.estimate import estimate
 from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, read_json, say, train, write_json
 from bert_fused_lab.recipe.settings import KEPT, SHARED, SPLIT_BEFORE, Size, dropout_for, size_for
 from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start, tags_of_start
-from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, of_student, training_flags
+from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, near_best, of_student, training_flags
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 
@@ -406,17 +406,6 @@ class Recipe:
     @property
     def _distilled(self) -> Path:
         return Path(self.base / f"distilled-{'+'.join(self.args.teacher)}")
-
-
-def near_best(folder: Path) -> List[Path]:
-    """Return the best checkpoints whose BLEU is at most 1 below the highest, the best one first.
-
-    Of a short training, the other ones are so different that their average is worse than each.
-    """
-    bleu = {path: float(path.stem.rpartition("_")[2]) for path in folder.glob("checkpoint.best_bleu_*.pt")}
-    if not bleu:  # of another --best-checkpoint-metric, or put there alone
-        return sorted(folder.glob("checkpoint.best_*.pt")) or [folder / "checkpoint_best.pt"]
-    return sorted((path for path in bleu if bleu[path] >= max(bleu.values()) - 1), key=bleu.__getitem__, reverse=True)
 
 
 @dataclass(frozen=True)

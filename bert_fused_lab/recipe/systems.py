@@ -1,4 +1,4 @@
-"""The systems that a recipe trains, as a table, and the flags of their trainings."""
+"""The systems that a recipe trains, as a table, the flags of their trainings, and the best checkpoints of one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,3 +89,14 @@ def training_flags(system: System, size: Size, transformer: Path, fused_start: S
     rate, warmup = vars(size)[system.rate], size.more_warmup if system.begins else size.warmup
     updates = size.more if system.begins else size.updates + size.more * (system is not SYSTEMS["transformer"])
     return [*flags, "--lr", str(rate), "--warmup-updates", str(warmup), "--max-update", str(updates)]
+
+
+def near_best(folder: Path) -> List[Path]:
+    """Return the best checkpoints whose BLEU is at most 1 below the highest, the best one first.
+
+    Of a short training, the other ones are so different that their average is worse than each.
+    """
+    bleu = {path: float(path.stem.rpartition("_")[2]) for path in folder.glob("checkpoint.best_bleu_*.pt")}
+    if not bleu:  # of another --best-checkpoint-metric, or put there alone
+        return sorted(folder.glob("checkpoint.best_*.pt")) or [folder / "checkpoint_best.pt"]
+    return sorted((path for path in bleu if bleu[path] >= max(bleu.values()) - 1), key=bleu.__getitem__, reverse=True)

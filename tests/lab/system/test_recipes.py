@@ -16,7 +16,8 @@ from workspace import ROOT
 
 from bert_fused_lab.recipe import command
 from bert_fused_lab.recipe.data import sample
-from bert_fused_lab.recipe.steps import STEPS, near_best
+from bert_fused_lab.recipe.steps import STEPS
+from bert_fused_lab.recipe.systems import near_best
 from bert_fused_lab.recipe.systems import SYSTEMS as TABLE
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
