@@ -153,6 +153,8 @@ def _binarise(args: Namespace, text: Path, run: Run) -> Path:
         check_for_fairseq([text / f"{split}.{language}" for language in languages])
     for language in languages:
         sample(_VALIDATED, text / f"valid.{language}", args.out / f"valid.{language}")
+    if (lines := count(text / f"valid.{args.source}")[0]) > _VALIDATED:
+        say(f"prepare: trainings validate on {_VALIDATED} of the {lines:,} pairs of valid, evenly taken")
     if args.bert_text:  # of the same sentences
         read = text / "bert" / f"valid.{args.source}"
         sample(_VALIDATED, read, read)

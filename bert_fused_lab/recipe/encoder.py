@@ -81,6 +81,7 @@ def among_flags(flags: Sequence[str]) -> Namespace:
     for flag in ("--bert-layer", "--bert-tokenizer-options", "--bert-fusion", "--bert-detok"):
         parser.add_argument(flag)
     parser.add_argument("--bert-drop-net", type=float)
+    parser.add_argument("--bert-finetune", action="store_true")
     return parser.parse_known_args(flags)[0]
 
 

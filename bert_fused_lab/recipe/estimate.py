@@ -20,7 +20,7 @@ from typing import Dict, List, Mapping, Sequence
 from bert_fused_lab.recipe.data import preprocess, sample
 from bert_fused_lab.recipe.distill import processes
 from bert_fused_lab.recipe.progress import minutes
-from bert_fused_lab.recipe.running import Run, say, settings_of
+from bert_fused_lab.recipe.running import Run, build_before, say, settings_of
 from bert_fused_lab.recipe.start import FOLDER
 from bert_fused_lab.recipe.subwords import count
 from bert_fused_plugin.errors import BertFusedError
@@ -84,7 +84,9 @@ def _try(args: Namespace, run: Run, kind: str, command: Sequence[str], longest: 
     limits = ["--update-freq", "1", "--max-update", str(_UPDATES), "--warmup-updates", str(_UPDATES), "--lr", "0.0001"]
     shown = ["--log-format", "json", "--log-interval", "5", "--save-dir", f"{probe}/{kind}"]
     search = ["--eval-bleu-args", json.dumps({"beam": 1, **longest})]
-    run(["fairseq-train", f"{probe}/data-bin", *command[2:], *fused, *limits, *shown, *search], probe / f"{kind}.log")
+    training = ["fairseq-train", f"{probe}/data-bin", *command[2:], *fused, *limits, *shown, *search]
+    for words in (*build_before(training), training):
+        run(words, probe / f"{kind}.log")
     seconds = time.monotonic() - began
     task = ["--task", "bert_fused_translation", *bert_text] if kind == "fused" else []
     lengths = ["--max-len-a", str(longest["max_len_a"]), "--max-len-b", "1", "--skip-invalid-size-inputs-valid-test"]

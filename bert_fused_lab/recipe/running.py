@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
+import torch
+
 from bert_fused_lab.recipe.progress import follow
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
@@ -128,6 +130,12 @@ def settings_of(command: Sequence[str], out: Path) -> Dict[str, Any]:
     return settings
 
 
+def build_before(command: Sequence[str]) -> List[List[str]]:
+    """Return what must run before a training's *command*: on several GPUs, its processes only read BERT's states."""
+    is_needed = "--bert-cache" in command and torch.cuda.device_count() > 1
+    return [["bert-fused-cache", "build", *command[1:]]] if is_needed else []
+
+
 def portable(path: str) -> str:
     """Return a path in a Python environment without the place of the environment."""
     return re.sub(r"^.*/site-packages/", "", path)
@@ -161,6 +169,8 @@ def train(run: Run, folder: Path, command: Sequence[str], out: Path, origin: Any
         say(f"{name}: {updates:,} updates (log: {log})")
         if updates <= settings["--warmup-updates"][0]:
             say(f"{name} will end within its warm-up, before it learns much; give more updates, or a shorter --warmup")
+        for build in build_before(command):
+            run(build)
         run(command, log, updates, [lock])
         write_json(folder / RECORD, record)
     return True

@@ -58,12 +58,13 @@ SIZES = {
 def size_for(args: Namespace, pairs: int, gpu: bool, start: Optional[Size] = None) -> Size:
     """Return the size for so many *pairs* of training text, with what *args* have of it.
 
-    Where a pre-trained model is fine-tuned, it is that of *start*.
+    Where a pre-trained model is fine-tuned, it is that of *start*; otherwise, later calls keep the one chosen here.
     """
-    by_text = "base" if pairs >= 1_000_000 else "iwslt"
-    name = (by_text if gpu and pairs >= 10_000 else "tiny") if args.size == "auto" else args.size
-    changes = {key: vars(args)[key] for key in ("updates", "more", "warmup", "lr")}
-    return replace(start or SIZES[name], **{**args.of_size, **{key: value for key, value in changes.items() if value}})
+    if start is None and args.size == "auto":
+        by_text = "base" if pairs >= 1_000_000 else "iwslt"
+        args.size = by_text if gpu and pairs >= 10_000 else "tiny"
+    changes = {key: vars(args)[key] for key in ("updates", "more", "warmup", "lr") if vars(args)[key]}
+    return replace(start or SIZES[args.size], **{**args.of_size, **changes})
 
 
 def dropout_for(size: Size, pairs: int) -> float:

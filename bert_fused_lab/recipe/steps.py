@@ -61,6 +61,8 @@ class Recipe:
 
     def do(self, steps: List[str]) -> None:
         """Do the *steps* for each seed, and those that all seeds share for the first one."""
+        if not self.args.mono and (self.out / "mono" / "data-bin").exists():
+            say(f"{self.out}/mono takes part only with --mono")
         for seed in self.args.seeds:
             self.seed, self.runs = seed, self._of_seed(seed, self.base)
             for step in steps:
@@ -89,13 +91,9 @@ class Recipe:
         tag = tags_of_start(args)[0]
         bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)])]
         bert_flags += [*(["--bert-strip-tags", tag] if tag else []), *args.bert_flags]
-        # a word piece for each subword and two special tokens, in two bytes a number
-        needed = (copies * (record["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]) * width * 2 / 1e9
-        room = shutil.disk_usage(self.out).free / 2e9 if args.cache_gb is None else args.cache_gb
-        self._keep(cache_gb=room)
-        cache = [] if needed > room else ["--bert-cache", str(self.out / "bert-cache")]
-        if not cache:
-            say(f"BERT's states would take more than --cache-gb {room:g}, so BERT runs in every step")
+        # a word piece for each subword and two special tokens
+        pieces = copies * (record["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]
+        cache = self._cache(pieces, width)
         device = "GPU" if gpu else "CPU"
         first = f"{size.updates:,} updates (learning rate {size.lr}, warm-up {size.warmup}), then "
         say(
@@ -104,6 +102,17 @@ class Recipe:
             f"{size.control_lr}; warm-up {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
         )
         return Plan(record, text_of(args, record), size, bert, bert_flags, cache, training, flags)
+
+    def _cache(self, pieces: int, width: int) -> List[str]:
+        """Return the flags of a cache of the states of so many word pieces, if BERT is frozen and there is room."""
+        room = shutil.disk_usage(self.out).free / 2e9 if self.args.cache_gb is None else self.args.cache_gb
+        self._keep(cache_gb=room)
+        if among_flags(self.args.bert_flags).bert_finetune:
+            return []
+        if pieces * width * 2 / 1e9 > room:  # two bytes a number
+            say(f"BERT's states would take more than --cache-gb {room:g}, so BERT runs in every step")
+            return []
+        return ["--bert-cache", str(self.out / "bert-cache")]
 
     def prepare(self, step: str) -> None:
         """Make data-bin of the text, and prepare the monolingual text."""
@@ -357,8 +366,6 @@ class Recipe:
     def _run_training(self, command: List[str], *how: Any) -> None:
         """Run a training; later calls keep the settings of this one."""
         self._keep(**{name: vars(self.args)[name] for name in SHARED})
-        if "--bert-cache" in command and torch.cuda.device_count() > 1:  # several processes only read it
-            self.run(["bert-fused-cache", "build", *command[1:]])
         self.run(command, *how)
 
     def _keep(self, **settings: Any) -> None:

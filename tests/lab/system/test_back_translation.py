@@ -122,6 +122,7 @@ def test_the_report_has_the_systems_with_and_without_monolingual_text(dry, mono)
     assert [name for name, _ in compared] == ["bert_fused_mono", "control_mono", "bert_fused"]
     assert compared[0][1] == "own_data-out/mono/bert_fused/average.pt"
     assert of(both, "--output") == "own_data-out/both.html"
+    assert "own_data-out/mono takes part only with --mono" in dry.run("own_data", "compare", seeds="1 2")
     dry.run("own_data", "compare", mono=".", baseline="control_mono")
     assert of(dry.calls("bert-fused-compare")[-2], "--baseline") == "control_mono=own_data-out/mono/control/average.pt"
     for name in STEPS[2:]:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from bert_fused_lab.recipe import command
 from bert_fused_lab.recipe import data as recipe_data
@@ -69,6 +70,16 @@ def test_later_calls_keep_the_settings_of_the_last_training(dry):
     assert "now: --arch transformer" in said
 
 
+def test_a_later_call_on_another_device_trains_models_of_the_same_size(dry, monkeypatch):
+    record = dry.prepared("own_data") / "data-bin" / "made-from.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "pairs": 10_000}))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    dry.run("own_data", "transformer")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    dry.run("own_data", "bert_fused", train_flags="--cpu")
+    assert "bert_fused_iwslt_de_en" in dry.calls("fairseq-train")[-1]
+
+
 def test_settings_are_compared_by_their_values():
     words = "fairseq-train out/data-bin --lr 5e-4 --fp16 --lr=0.001 --save-dir out/x --bert-model /a/site-packages/b"
     values = settings_of([*words.split(), "--bert-cache", "out/c", "--eval-bleu-args", '{"beam":1}'], Path("out"))
@@ -128,7 +139,8 @@ def text(dry, monkeypatch):
 
 def test_other_text_is_noticed(dry, text, monkeypatch):
     out, given = dry.path / "out[1]", {"data": text, "out": "out[1]"}  # to the shell, this is a pattern
-    dry.run("multi30k", "prepare", **given)
+    said = dry.run("multi30k", "prepare", **given)
+    assert "prepare: trainings validate on 500 of the 2,000 pairs of valid, evenly taken" in said
     made = json.loads((out / "data-bin" / "made-from.json").read_text())
     assert (made["pairs"], made["tokens"], made["text"]) == (3000, 10000, str(text))
     mono = out / "mono" / "text.json"

@@ -17,8 +17,8 @@ from workspace import ROOT
 from bert_fused_lab.recipe import command
 from bert_fused_lab.recipe.data import sample
 from bert_fused_lab.recipe.steps import STEPS
-from bert_fused_lab.recipe.systems import near_best
 from bert_fused_lab.recipe.systems import SYSTEMS as TABLE
+from bert_fused_lab.recipe.systems import near_best
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
@@ -105,6 +105,10 @@ def test_states_are_cached_where_there_is_room_and_plain_text_is_scored(dry, roo
     shutil.rmtree(out / "bert_fused")
     dry.run("own_data", "bert_fused")  # a later call keeps it
     assert ("--bert-cache" in dry.calls("fairseq-train")[-1]) is cached
+    shutil.rmtree(out / "bert_fused")
+    said = dry.run("own_data", "bert_fused", bert_flags="--bert-finetune")
+    assert "--bert-cache" not in dry.calls("fairseq-train")[-1]  # it has no states that stay
+    assert "--cache-gb" not in said
 
 
 def test_several_gpus_read_a_cache_that_is_built_before(dry, monkeypatch):
@@ -126,7 +130,9 @@ def test_the_average_of_a_checkpoint_that_was_put_there_alone(tmp_path):
     assert near_best(tmp_path) == [tmp_path / "checkpoint_best.pt"]
 
 
-def test_the_estimate_tries_the_commands_of_the_trainings(dry, monkeypatch):
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_the_estimate_tries_the_commands_of_the_trainings(dry, monkeypatch, gpus):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     out, seen = dry.prepared("own_data"), {}
     for lang, line in (("en", "a b c\n"), ("de", "ب ا ب ا\n")):
         for name in ("text/train", "valid", "text/test"):
@@ -146,6 +152,7 @@ def test_the_estimate_tries_the_commands_of_the_trainings(dry, monkeypatch):
         assert json.loads(args.eval_bleu_args)["max_len_a"] == pytest.approx(4 / 3, abs=1e-3)
     assert args.bert_warm_start == "own_data-out/probe/plain/checkpoint_last.pt"
     assert args.bert_cache == "own_data-out/probe/cache"
+    assert dry.calls("bert-fused-cache") == [["build", *dry.calls("fairseq-train")[1]]] * (gpus > 1)
     for call in dry.calls("fairseq-generate"):
         parse(call, options.get_generation_parser)
     dry.run("own_data", "transformer")
