@@ -129,7 +129,7 @@ def export_model(
     with_bert: bool = False,
     bert_model: Optional[str] = None,
 ) -> Optional[str]:
-    """Write any model of fairseq as the new or empty directory *output*; return the place where it expects BERT.
+    """Write a translation model of fairseq as the new or empty directory *output*; return where it expects BERT.
 
     Args:
         data: data directory that the model was trained on.

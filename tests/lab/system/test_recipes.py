@@ -15,7 +15,6 @@ from transformers import BertConfig, BertModel
 from workspace import ROOT
 
 from bert_fused_lab.recipe import command
-from bert_fused_lab.recipe.data import sample
 from bert_fused_lab.recipe.steps import STEPS
 from bert_fused_lab.recipe.systems import SYSTEMS as TABLE
 from bert_fused_lab.recipe.systems import near_best
@@ -221,15 +220,6 @@ def test_a_gpu_trains_in_half_precision(dry, out, monkeypatch, flags):
     args = parse(dry.calls("fairseq-train")[0])
     assert args.fp16 is (flags not in ("--bf16", "--amp"))
     assert args.arch == "transformer"  # the size of the file
-
-
-def test_a_sample_has_the_same_lines_of_both_sides(tmp_path):
-    lines = "\n".join(map(str, range(1000)))
-    for name, end in (("a", ""), ("b", "\n")):
-        (tmp_path / name).write_text(lines + end)
-        sample(300, tmp_path / name, tmp_path / f"{name}.sample")
-    assert (tmp_path / "a.sample").read_text() == (tmp_path / "b.sample").read_text()
-    assert len((tmp_path / "b.sample").read_text().splitlines()) == 300
 
 
 def test_a_student_learns_from_the_teacher_that_is_named(dry):

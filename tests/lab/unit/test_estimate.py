@@ -2,6 +2,7 @@
 
 import pytest
 
+from bert_fused_lab.recipe.data import sample
 from bert_fused_lab.recipe.estimate import Probe, steps
 from bert_fused_lab.recipe.progress import shown
 from bert_fused_plugin.errors import BertFusedError
@@ -128,3 +129,12 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
 )
 def test_a_log_may_begin_with_an_error(line):
     assert list(shown([line], "gru", 250)) == [(None, line)]
+
+
+def test_a_sample_has_the_same_lines_of_both_sides(tmp_path):
+    lines = "\n".join(map(str, range(1000)))
+    for name, end in (("a", ""), ("b", "\n")):
+        (tmp_path / name).write_text(lines + end)
+        sample(300, tmp_path / name, tmp_path / f"{name}.sample")
+    assert (tmp_path / "a.sample").read_text() == (tmp_path / "b.sample").read_text()
+    assert len((tmp_path / "b.sample").read_text().splitlines()) == 300
