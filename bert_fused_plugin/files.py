@@ -53,7 +53,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def written_output(path: Path, flag: str = "--output") -> Iterator[Path]:
-    """Do the same for the *path* of a *flag*; a `BertFusedError` says why the file cannot be written.
+    """Yield a path for a new file, as `written_whole` does, for the *path* of a *flag*.
 
     Raises:
         BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.

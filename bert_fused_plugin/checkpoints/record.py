@@ -245,7 +245,10 @@ def configuration(config: Mapping[str, Any]) -> str:
 
 
 def settings_of(configuration: str) -> Dict[str, str]:
-    """Return the settings that a *configuration* lists; which ones it has depends on the version of transformers."""
+    """Return the settings that a *configuration* lists; which ones it has depends on the version of transformers.
+
+    A hash counts as one setting without a name.
+    """
     return dict(part.rpartition(" ")[::2] for part in configuration.split(", "))
 
 

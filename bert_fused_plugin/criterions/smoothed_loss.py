@@ -93,7 +93,7 @@ def to_gradient(
 def _to_gradient_of_two(
     scores: Tensor, target: Tensor, eps: float, is_token: Tensor, agreement: Agreement
 ) -> Tuple[Tensor, ...]:
-    """Do the same for two readings.
+    """Turn the *scores* of two readings into the gradient of their losses and of how far they disagree.
 
     dKL(p || q) / dscores of p = p (log p - log q - KL(p || q)), and / dscores of q = q - p.
     """

@@ -3,9 +3,8 @@
 import codecs
 import hashlib
 from collections import Counter
-from itertools import count, takewhile
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 from unicodedata import normalize
 
 import numpy as np
@@ -55,41 +54,34 @@ class TextFile(Dataset[str]):
 
 
 def read_raw_text(
-    directory: Optional[str], split: str, lang: str, size: int, *, combine: bool = False, upsample: int = 1
+    directory: Optional[str], split: str, lang: str, files: Sequence[Tuple[int, int]]
 ) -> Optional[ConcatDataset[str]]:
-    """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
+    """Return the lines of ``directory/{split}.{lang}``; None without a *directory*.
 
-    With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, and those of ``{split}`` come
-    *upsample* times before such others, as in fairseq's training.
+    There is a text for each of the *files*, see `files_of`; that of the second one is ``{split}1.{lang}``, and so on.
 
     Raises:
-        BertFusedError: the directory does not hold the text of *size* sentences.
+        BertFusedError: the directory does not hold the text of each sentence.
     """
     if directory is None:
         return None
-    folder = Path(directory)
-    files = [folder / f"{split}.{lang}"]
-    if combine:
-        files += takewhile(Path.exists, (folder / f"{split}{k}.{lang}" for k in count(1)))
-    opened = []
-    for path in files:
+    texts: List[TextFile] = []
+    for number, (size, copies) in enumerate(files):
+        path = Path(directory, f"{split}{number or ''}.{lang}")
         try:
-            opened.append(TextFile(path))
+            text = TextFile(path)
         except (OSError, UnicodeDecodeError) as error:
             raise BertFusedError(
                 f"--bert-text {directory}: {path} cannot be read as UTF-8 text ({error}); "
                 f"give the raw source text of {split!r}, one sentence a line"
             ) from error
-    primary, *others = opened
-    text: ConcatDataset[str] = ConcatDataset([primary] * (upsample if others else 1) + others)
-    if len(text) != size:
-        repeated = f" (--upsample-primary {upsample})" if upsample > 1 and others else ""
-        raise BertFusedError(
-            f"--bert-text {directory}: {' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
-            f"{repeated}, but the binarised {split!r} has {size} sentences; give the raw text of exactly these "
-            "sentences, line by line, with a file for each binarised one"
-        )
-    return text
+        if len(text) != size:
+            raise BertFusedError(
+                f"--bert-text {directory}: {path} has {len(text)} lines, but the binarised file has {size} sentences; "
+                "give the raw text of exactly these sentences, line by line, with a file for each binarised one"
+            )
+        texts += [text] * copies
+    return ConcatDataset(texts)
 
 
 def check_raw_text(texts: Any, sentences: Any, bridge: DictionaryBridge, place: str) -> None:

@@ -27,9 +27,9 @@ GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"
 BYTE_BPE_FILES = {"sentencepiece_model_path": "byte_bpe.model"}
 # the settings of fairseq-generate that the hub interface reads
 _SEARCH = {
-    "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "lenpen", "match_source_len",
-    "max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size", "print_alignment", "sampling", "sampling_topk",
-    "sampling_topp", "temperature", "unkpen", "unnormalized",
+    "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "lenpen", "match_source_len", "max_len_a",
+    "max_len_b", "min_len", "no_repeat_ngram_size", "print_alignment", "sampling", "sampling_topk", "sampling_topp",
+    "temperature", "unkpen", "unnormalized",
 }  # fmt: skip
 _QUIETLY = threading.Lock()  # one of two threads would restore the other's level of the log
 

@@ -9,7 +9,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from bert_fused_plugin.checkpoints.reading import diverged
-from bert_fused_plugin.checkpoints.record import JsonRecord, changed_bert, changed_settings, finetuning_errors
+from bert_fused_plugin.checkpoints.record import RECORDS, JsonRecord, changed_bert, changed_settings, finetuning_errors
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.hub import load_hub
 from bert_fused_plugin.modules.device_choices import lay_out_weights
@@ -18,7 +18,6 @@ from bert_fused_plugin.modules.drop_net import batch_rng
 logger = logging.getLogger(__name__)
 
 _UNCHECKED = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
-_RECORDS = "_record.text"  # the end of the names of records, which other checkpoints lack
 
 
 class TranslationModel(FairseqEncoderDecoderModel):
@@ -77,7 +76,7 @@ class TranslationModel(FairseqEncoderDecoderModel):
             # EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last layer norms
             # it removes; the records take time to read
             versions = {name: value for name, value in self.state_dict().items() if name.endswith(".version")}
-            state_dict = {name: value for name, value in state_dict.items() if not name.endswith(_RECORDS)}
+            state_dict = {name: value for name, value in state_dict.items() if name not in RECORDS}
             return super().load_state_dict({**versions, **state_dict}, strict)
         errors, doubts = finetuning_errors(self, state_dict), changed_settings(self, state_dict)
         doubts += [] if errors else changed_bert(self, state_dict)
@@ -98,7 +97,7 @@ def _other_parameters(model: Any, saved: Mapping[str, Tensor]) -> str:
     expected: Mapping[str, Tensor] = model.state_dict()
     both = [name for name in expected if name in saved and saved[name].shape != expected[name].shape]
     differences = {
-        "are missing": [name for name in expected if name not in saved and not name.endswith(_RECORDS)],
+        "are missing": [name for name in expected if name not in {*saved, *RECORDS}],
         "are unknown": [name for name in saved if name not in expected],
         "differ in size": [f"{name} {shape_text(saved[name])}, not {shape_text(expected[name])}" for name in both],
     }

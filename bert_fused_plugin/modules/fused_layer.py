@@ -158,13 +158,13 @@ class BertFusedEncoderLayer(FusedLayer):
         self.self_attn_layer_norm = LayerNorm(options.embed_dim)
         self.add_feed_forward()
 
-    def forward(self, x: Tensor, source: Optional[Positions], bert: Optional[Memory]) -> Tensor:
+    def forward(self, x: Tensor, positions: Optional[Positions], bert: Optional[Memory]) -> Tensor:
         """Return this layer's states, (B, S, C), from those of the layer below, *x*, (B, S, C).
 
-        An attention to *source*, the positions, or to *bert*, which is projected already, is left out for None.
+        An attention to the *positions*, or to *bert*, which is projected already, is left out for None.
         """
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
-        x, _, _ = self.attend(x, self.self_attn, source, self.self_attn_layer_norm, bert)
+        x, _, _ = self.attend(x, self.self_attn, positions, self.self_attn_layer_norm, bert)
         # 2. FFN(h~)
         return self.feed_forward(x)
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.modules.attention_map import attention_weights_of, build_attention_map
+from bert_fused_plugin.modules.device_choices import launches_matter
 
 MAX_CACHED_NUMBERS = 2**18  # one MiB in fp32, which fits into the cache of a CPU core
 
@@ -33,9 +34,6 @@ class RecurrentAttention(nn.Module):
     def energies(self, query: Tensor, keys: Tensor) -> Tensor:
         """Return the energies, (B, K, S), of projected queries, (B, K, A), and keys, (B, S, A)."""
 
-    def initialise_vectors(self) -> None:
-        """Draw the vectors that must not begin at zero, such as v_a; a general initialisation sets vectors to zero."""
-
 
 class AdditiveAttention(RecurrentAttention):
     """e_ij = v_a^T tanh(W_a s + U_a h_j) (Bahdanau et al., ICLR 2015, A.1.2)."""
@@ -46,15 +44,11 @@ class AdditiveAttention(RecurrentAttention):
 
     def energies(self, query: Tensor, keys: Tensor) -> Tensor:
         """Return the energies, (B, K, S), of projected queries, (B, K, A), and keys, (B, S, A)."""
-        if query.device.type != "cpu":  # a GPU waits for the CPU, which starts fewest kernels this way
+        if launches_matter(query):  # this way has the fewest
             return torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1)) @ self.v
         if not torch.is_grad_enabled():  # in a step of decoding, autograd's own work would show
             return _additive_energies(query, keys, self.v)
         return _AdditiveEnergies.apply(query, keys, self.v)
-
-    def initialise_vectors(self) -> None:
-        """Draw v_a from N(0, 1 / A)."""
-        nn.init.normal_(self.v, std=self.v.numel() ** -0.5)
 
 
 class DotAttention(RecurrentAttention):

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-class Attended(NamedTuple):
+class AttendedMemory(NamedTuple):
     """A memory of B sentences, and the attention to it by a softmax."""
 
     keys: Tensor  # (B, S, A)
@@ -25,7 +25,7 @@ class RecurrentFunction(torch.autograd.Function):
 
     The arguments of ``apply`` are the weight of each memory in the context; the products W e for the gates, (B, T, 3n);
     the state before the first step, (B, n); each W_a, U_z and U_r, one below the other, (Q + 2n, n), where Q is the
-    width of all queries; U, (n, n); and the fields of an `Attended` for each memory, one after the other.
+    width of all queries; U, (n, n); and the fields of an `AttendedMemory` for each memory, one after the other.
 
     In ``sums``, (T, B, Q + 3n), a step has side by side the queries W_a s of the memories, z, r and s~ (see
     `ConditionalGru`), each in the place of its sum.
@@ -114,12 +114,12 @@ class RecurrentFunction(torch.autograd.Function):
         return (None, to_inputs, to_s[0], to_matrix, to_candidate, *to_parts)
 
 
-def _memories(parts: Sequence[Any]) -> List[Attended]:
-    size = len(Attended._fields)
-    return [Attended(*parts[i : i + size]) for i in range(0, len(parts), size)]
+def _memories(parts: Sequence[Any]) -> List[AttendedMemory]:
+    size = len(AttendedMemory._fields)
+    return [AttendedMemory(*parts[i : i + size]) for i in range(0, len(parts), size)]
 
 
-def _query_slices(memories: Sequence[Attended]) -> List[slice]:
+def _query_slices(memories: Sequence[AttendedMemory]) -> List[slice]:
     """Return where the query of each memory stands in a row of the sums."""
     ends = [0]
     for memory in memories:

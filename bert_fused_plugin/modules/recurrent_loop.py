@@ -12,49 +12,43 @@ from bert_fused_plugin.modules.recurrent_function import RecurrentFunction
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru
 
 
-class ProjectedMemory(NamedTuple):
-    """The states that the decoder attends to, in all the projections that it needs; made once for a sentence.
+class Memory(NamedTuple):
+    """States that this pass attends to, in all the projections that it needs; made once for a sentence.
 
     A context is a weighted sum of annotations, c_i = sum_j alpha_ij h_j.  Therefore a product with the context is the
     same weighted sum of products with the annotations: C c_i = sum_j alpha_ij (C h_j).
     """
 
+    attention: Optional[RecurrentAttention]  # None: the memory has one position, the encoder's summary
+    weight: float  # of the memory in the context
     keys: Tensor  # U_a h, (B, S, A)
     gate_values: Tensor  # C h for the three gates, (B, S, 3n)
     output_values: Tensor  # C_o h, (B, S, 2l)
     padding_mask: Tensor  # (B, S)
 
 
-class WeightedMemory(NamedTuple):
-    """A memory that this pass reads, with its attention and its weight in the context."""
-
-    attention: Optional[RecurrentAttention]  # None: the memory has one position, the encoder's summary
-    memory: ProjectedMemory
-    weight: float
-
-
-def add_context(x: Tensor, memories: Dict[str, WeightedMemory], alphas: Dict[str, Tensor], values: str) -> Tensor:
+def add_context(x: Tensor, memories: Dict[str, Memory], alphas: Dict[str, Tensor], values: str) -> Tensor:
     """Return *x*, (B, T, D), plus C c_i for each row and step, from the weights *alphas* of each memory, (B, T, S).
 
-    The field *values* of a `ProjectedMemory` holds C h.
+    The field *values* of a `Memory` holds C h.
     """
-    for name, (_, memory, weight) in memories.items():
+    for name, memory in memories.items():
         # a memory belongs to all beams of its sentence
         products = getattr(memory, values)
         sentences, length, width = products.shape
         alpha = alphas[name].view(sentences, -1, length)
-        x = torch.baddbmm(x.reshape(sentences, -1, width), alpha, products, alpha=weight).view_as(x)
+        x = torch.baddbmm(x.reshape(sentences, -1, width), alpha, products, alpha=memory.weight).view_as(x)
     return x
 
 
-def state_weights(cell: ConditionalGru, memories: Dict[str, WeightedMemory]) -> Tensor:
+def state_weights(cell: ConditionalGru, memories: Dict[str, Memory]) -> Tensor:
     """Return each W_a, U_z and U_r as one matrix, because each step needs their products with the state."""
     queries = [m.attention.query_proj.weight for m in memories.values() if m.attention is not None]
     return torch.cat([*queries, cell.gate_proj.weight])
 
 
 def recurrent_loop(
-    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, WeightedMemory], from_state: Tensor
+    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, Memory], from_state: Tensor
 ) -> Tuple[Tensor, Dict[str, Tensor]]:
     """Return the states, (B, T, n), and the attention to each of the *memories*, (B, T, S).
 
@@ -64,7 +58,7 @@ def recurrent_loop(
     if _fits_function(inputs, memories):
         return _by_function(cell, inputs, state, memories, from_state)
     states, alphas = [], []
-    widths = [*(memory.keys.size(-1) for _, memory, _ in memories.values()), 2 * cell.hidden_dim]
+    widths = [*(memory.keys.size(-1) for memory in memories.values()), 2 * cell.hidden_dim]
     for step_inputs in inputs.unbind(1):
         *queries, gates = linear(state, from_state).split(widths, dim=1)
         alphas.append(attention_weights(memories, queries))
@@ -76,42 +70,42 @@ def recurrent_loop(
     return torch.stack(states, dim=1), {name: torch.cat([alpha[name] for alpha in alphas], dim=1) for name in memories}
 
 
-def attention_weights(memories: Dict[str, WeightedMemory], queries: List[Tensor]) -> Dict[str, Tensor]:
+def attention_weights(memories: Dict[str, Memory], queries: List[Tensor]) -> Dict[str, Tensor]:
     """Return alpha, (B, 1, S), for each memory from its projected query, (B, A), which is empty without attention."""
     alphas = {}
-    for (name, (attention, memory, _)), query in zip(memories.items(), queries):
+    for (name, memory), query in zip(memories.items(), queries):
         rows = len(query)
-        if attention is None:
+        if memory.attention is None:
             alphas[name] = query.new_ones(rows, 1, 1)
         else:
             # the beams of a sentence are further queries to the same keys: (B, A) -> (sentences, beams, A)
             query = query.reshape(len(memory.keys), rows // len(memory.keys), -1)
-            alphas[name] = attention(query, memory.keys, memory.padding_mask).view(rows, 1, -1)
+            alphas[name] = memory.attention(query, memory.keys, memory.padding_mask).view(rows, 1, -1)
     return alphas
 
 
-def _fits_function(inputs: Tensor, memories: Dict[str, WeightedMemory]) -> bool:
+def _fits_function(inputs: Tensor, memories: Dict[str, Memory]) -> bool:
     return (
         launches_matter(inputs)
         and torch.is_grad_enabled()
         and not torch.is_autocast_enabled()
         and all(
-            isinstance(attention, (AdditiveAttention, DotAttention))
-            and attention.attention_map is None
+            isinstance(memory.attention, (AdditiveAttention, DotAttention))
+            and memory.attention.attention_map is None
             and len(memory.keys) == len(inputs)
-            for attention, memory, _ in memories.values()
+            for memory in memories.values()
         )
     )
 
 
 def _by_function(
-    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, WeightedMemory], from_state: Tensor
+    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, Memory], from_state: Tensor
 ) -> Tuple[Tensor, Dict[str, Tensor]]:
     parts: List[Optional[Tensor]] = []
-    for attention, memory, _ in memories.values():
+    for memory in memories.values():
         bias = torch.zeros_like(memory.padding_mask, dtype=inputs.dtype).masked_fill_(memory.padding_mask, -torch.inf)
-        v = attention.v if isinstance(attention, AdditiveAttention) else None
+        v = memory.attention.v if isinstance(memory.attention, AdditiveAttention) else None
         parts += [memory.keys, memory.gate_values, bias, v]
-    weights = [weight for _, _, weight in memories.values()]
+    weights = [memory.weight for memory in memories.values()]
     states, *alphas = RecurrentFunction.apply(weights, inputs, state, from_state, cell.candidate_proj.weight, *parts)
     return states.transpose(0, 1), dict(zip(memories, (alpha.transpose(0, 1) for alpha in alphas)))

@@ -164,7 +164,7 @@ class BertFusedTranslationTask(TranslationTask):
             if hasattr(whole, "get_original_text"):  # of --dataset-impl raw, for --replace-unk
                 self.datasets[split].src.get_original_text = whole.get_original_text
         if self.bridge is not None:
-            self.datasets[split] = self._with_bert_input(self.bridge, split, None if evaluation else epoch, combine)
+            self.datasets[split] = self._with_bert_input(self.bridge, split, None if evaluation else epoch)
 
     def build_tokenizer(self, args: Any) -> Any:
         """Build fairseq's tokenizer of raw text; that of Moses takes ``fr_CA`` for English, and so gets ``fr``."""
@@ -215,7 +215,8 @@ class BertFusedTranslationTask(TranslationTask):
         shards = flags_beside(args, "dataset").get("num_shards", 1)
         if is_generate and shards > 1:
             errors.append(
-                f"--num-shards {shards} has no effect on fairseq-generate; give each process its own data-bin"
+                f"--num-shards {shards} has no effect on fairseq-generate; give each of N processes "
+                "--distributed-world-size N --distributed-rank K, with K from 0 on"
             )
         if is_generate and args.constraints:
             errors.append(
@@ -285,9 +286,7 @@ class BertFusedTranslationTask(TranslationTask):
         if warning := last_layer_warning(bert.name, bert.layers, bert.depth, model.cfg.bert_model):
             logger.warning(warning)
 
-    def _with_bert_input(
-        self, bridge: DictionaryBridge, split: str, shard: Optional[int], combine: bool
-    ) -> BertPairDataset:
+    def _with_bert_input(self, bridge: DictionaryBridge, split: str, shard: Optional[int]) -> BertPairDataset:
         """Return the data set of *split* with BERT's input; *shard* is the epoch, or None in evaluation."""
         cfg, dataset, name = self.cfg, self.datasets[split], f"{split}.{self.cfg.source_lang}"
         size = len(dataset)
@@ -295,10 +294,11 @@ class BertFusedTranslationTask(TranslationTask):
         documents = directory_of_epoch("--bert-documents", cfg.bert_documents, cfg.data, shard)
         beside_data = Path(str(directory_of_epoch("", cfg.data, cfg.data, shard)), "bert-pieces")
         pieces_in = beside_data if cfg.bert_cache is None else given_path(cfg.bert_cache) / "word-pieces"
-        texts = read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary)
+        files = files_of(dataset.src)
+        texts = read_raw_text(text, split, cfg.source_lang, files)
         if texts is not None:
             check_raw_text(texts, dataset.src, bridge, f"--bert-text {text}: {name}")
-        starts = read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set()
+        starts = read_document_starts(documents, split, files) if bridge.context else set()
         result = BertPairDataset(dataset, bridge, texts, starts, pieces_in / name)
         sizes = np.diff(result.word_pieces.offsets)
         logger.info(

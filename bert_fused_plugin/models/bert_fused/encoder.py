@@ -103,10 +103,10 @@ class BertFusedEncoder(TransformerEncoderBase):
         draws = [layer.drop_net() for layer in layers]
         reads_bert = [None if nmt_alone else layer.bert_attn for layer, (nmt_alone, _) in zip(layers, draws)]
         memories = project(reads_bert, bert_out, attention_mask(bert_padding_mask, x.dtype))
-        source = Positions(attention_mask(padding_mask, x.dtype))
+        positions = Positions(attention_mask(padding_mask, x.dtype))
         states = [x]
         for layer, (_, bert_alone), bert in zip(layers, draws, memories):
-            x = layer(x, None if bert_alone else source, bert)
+            x = layer(x, None if bert_alone else positions, bert)
             states = [*states, x] if return_all_hiddens else [x]
         return states
 

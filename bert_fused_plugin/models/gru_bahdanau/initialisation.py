@@ -4,12 +4,14 @@ from typing import Any, Callable, Dict, NamedTuple
 
 from torch import nn
 
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
+
 
 class Initialisation(NamedTuple):
     """An entry of the table of initialisations."""
 
     draw_matrix: Callable[[str, nn.Parameter], Any]  # draws a matrix, which is not a recurrent one, with its name
-    draws_vectors: bool  # whether the attention draws its vectors itself; otherwise they are zero
+    draws_vectors: bool  # whether v_a is drawn from N(0, 1 / A); otherwise it is zero
     help: str  # in the help of ``--rnn-init``
 
 
@@ -29,9 +31,9 @@ def initialise(model: Any, kind: str) -> None:
             draw_matrix(name, parameter)
     for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
         nn.init.zeros_(embedding.weight[embedding.padding_idx])
-    attentions = filter(None, (model.decoder.attention, model.decoder.bert_attention))
-    for attention in attentions if draws_vectors else ():
-        attention.initialise_vectors()
+    for attention in (model.decoder.attention, model.decoder.bert_attention):
+        if draws_vectors and isinstance(attention, AdditiveAttention):
+            nn.init.normal_(attention.v, std=attention.v.numel() ** -0.5)
 
 
 def _draw_by_xavier(name: str, parameter: nn.Parameter) -> None:

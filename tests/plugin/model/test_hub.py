@@ -109,6 +109,8 @@ def test_a_misspelt_setting_of_the_search_is_refused():
         hub.translate(["the dog"], beem=7)
     with pytest.raises(BertFusedError, match="nbest: no setting of the search"):  # of which it would return the first
         hub.translate(["the dog"], nbest=3)
+    with pytest.raises(BertFusedError, match="constraints: no setting of the search"):  # it would mix up the sentences
+        hub.translate(["the dog"], constraints="ordered")
     with pytest.raises(BertFusedError, match="retain_dropout: no setting of the search"):  # load_hub reads it
         hub.translate(["the dog"], retain_dropout=True)
     assert hub.translate(["the dog"], lenpen=0.5, verbose=False, skip_invalid_size_inputs=True)

@@ -53,6 +53,12 @@ def test_prefix_size(model):
     assert out.tokens() != model.default.tokens()
 
 
+def test_processes_share_a_test_set(model):
+    parts = [model.generate("--distributed-world-size", "2", "--distributed-rank", rank).tokens() for rank in "01"]
+    assert not parts[0].keys() & parts[1].keys()
+    assert {**parts[0], **parts[1]} == model.default.tokens()
+
+
 def test_the_hub_interface_scores_references_alike(workspace, model):
     load = BertFusedModel.from_pretrained  # of any class
     hub = load(str(Path(model.checkpoint).parent), "checkpoint_last.pt", workspace.data)

@@ -15,7 +15,7 @@ def test_only_a_line_feed_ends_a_sentence_and_a_byte_order_mark_is_no_text(tmp_p
     text = "\ufeffun café \r\n\r\n a\u2028b\x0bc\rd\n\ufeff the dog"
     (tmp_path / "train.en").write_bytes(text.encode())
     expected = ["un café ", "", " a\u2028b\x0bc\rd", "\ufeff the dog"]
-    assert list(read_raw_text(str(tmp_path), "train", "en", 4)) == expected
+    assert list(read_raw_text(str(tmp_path), "train", "en", [(4, 1)])) == expected
 
 
 @pytest.mark.parametrize("content", [None, b"a dog\n\xff\n"], ids=["missing", "Latin-1"])
@@ -24,33 +24,31 @@ def test_what_cannot_be_read_is_named(tmp_path, content):
         (tmp_path / "valid.de").write_bytes(content)
     message = r"--bert-text .*valid\.de cannot be read as UTF-8 text \(.*the raw source text of 'valid'"
     with pytest.raises(BertFusedError, match=message):
-        read_raw_text(str(tmp_path), "valid", "de", 2)
+        read_raw_text(str(tmp_path), "valid", "de", [(2, 1)])
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_another_number_of_lines_is_refused(tmp_path, size):
     (tmp_path / "test.en").write_text("a dog\nred\n")
-    with pytest.raises(BertFusedError, match=rf"test\.en has 2 lines, but the binarised 'test' has {size} sentences"):
-        read_raw_text(str(tmp_path), "test", "en", size)
+    with pytest.raises(BertFusedError, match=rf"test\.en has 2 lines, but the binarised file has {size} sentences"):
+        read_raw_text(str(tmp_path), "test", "en", [(size, 1)])
 
 
-def test_what_fairseq_combines_for_training_is_combined_here(tmp_path):
-    for name, text in (("train", "a\nb\n"), ("train1", "c\n"), ("train2", "d\n"), ("train4", "x\n")):
+def test_each_binarised_file_has_its_text(tmp_path):
+    for name, text in (("train", "a\nb\n"), ("train1", "c\n"), ("train2", "d\n")):
         (tmp_path / f"{name}.en").write_text(text)
-    combined = list(read_raw_text(str(tmp_path), "train", "en", 6, combine=True, upsample=2))
-    assert combined == ["a", "b", "a", "b", "c", "d"]
-    assert list(read_raw_text(str(tmp_path), "train", "en", 2, combine=False, upsample=2)) == ["a", "b"]
-    with pytest.raises(
-        BertFusedError, match=r"train2\.en have 6 lines \(--upsample-primary 2\), but the binarised 'train' has 2"
-    ):
-        read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2)
-    (tmp_path / "train1.en").unlink()
-    assert list(read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2)) == ["a", "b"]  # as fairseq
+    combined = list(read_raw_text(str(tmp_path), "train", "en", [(2, 2), (1, 1), (1, 1)]))
+    assert combined == ["a", "b", "a", "b", "c", "d"]  # upsampled
+    assert list(read_raw_text(str(tmp_path), "train", "en", [(2, 1)])) == ["a", "b"]  # the data have no others
+    with pytest.raises(BertFusedError, match=r"train\.en has 2 lines, but the binarised file has 1 sentences"):
+        read_raw_text(str(tmp_path), "train", "en", [(1, 1), (2, 1)])  # together, they are as many
+    with pytest.raises(BertFusedError, match=r"train3\.en cannot be read as UTF-8 text"):
+        read_raw_text(str(tmp_path), "train", "en", [(2, 1), (1, 1), (1, 1), (1, 1)])
 
 
 def test_an_empty_file_has_no_lines_and_a_line_beyond_the_end_is_an_error(tmp_path):
     (tmp_path / "train.en").write_text("")
-    text = read_raw_text(str(tmp_path), "train", "en", 0)
+    text = read_raw_text(str(tmp_path), "train", "en", [(0, 1)])
     assert list(text) == []
     with pytest.raises(IndexError):
         text[0]
@@ -60,10 +58,10 @@ def test_lines_and_signs_may_lie_across_the_blocks_of_a_file(tmp_path, monkeypat
     monkeypatch.setattr(raw_text, "_BLOCK", 3)
     lines = ["é€x", "", "a longer line", "𝔘"]
     (tmp_path / "train.en").write_text("\n".join(lines), encoding="utf-8")
-    assert list(read_raw_text(str(tmp_path), "train", "en", 4)) == lines
+    assert list(read_raw_text(str(tmp_path), "train", "en", [(4, 1)])) == lines
     (tmp_path / "train.en").write_bytes("é€".encode()[:-1])
     with pytest.raises(BertFusedError, match="cannot be read as UTF-8 text"):
-        read_raw_text(str(tmp_path), "train", "en", 1)
+        read_raw_text(str(tmp_path), "train", "en", [(1, 1)])
 
 
 # --- the text is that of the data: other sentences are refused, other ways to write them are not

@@ -7,7 +7,7 @@ from helpers import randomise
 from bert_fused_plugin.modules import recurrent_loop as module
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 from bert_fused_plugin.modules.recurrent_function import RecurrentFunction
-from bert_fused_plugin.modules.recurrent_loop import ProjectedMemory, WeightedMemory, recurrent_loop, state_weights
+from bert_fused_plugin.modules.recurrent_loop import Memory, recurrent_loop, state_weights
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru
 
 B, T, N, M = 3, 4, 5, 6
@@ -31,7 +31,7 @@ def case(request):
         padding = torch.zeros(B, length, dtype=torch.bool)
         padding[0, 1:] = padding[2, :1] = True
         keys, values = leaf(B, length, 9 + i), leaf(B, length, 3 * N)
-        memories[f"memory {i}"] = WeightedMemory(attention, ProjectedMemory(keys, values, values, padding), weight)
+        memories[f"memory {i}"] = Memory(attention, weight, keys, values, values, padding)
     return cell, leaf(B, T, 3 * N), leaf(B, N), memories
 
 
@@ -41,9 +41,9 @@ def leaf(*sizes):
 
 def leaves(cell, inputs, state, memories):
     used = [inputs, state, cell.gate_proj.weight, cell.candidate_proj.weight]
-    for attention, memory, _ in memories.values():
+    for memory in memories.values():
         used += [memory.keys, memory.gate_values]
-        used += [p for name, p in attention.named_parameters() if not name.startswith("key_proj")]
+        used += [p for name, p in memory.attention.named_parameters() if not name.startswith("key_proj")]
     return used
 
 
@@ -93,7 +93,7 @@ def test_padding_gets_no_weight_and_no_gradient(case, monkeypatch):
     cell, inputs, state, memories = case
     states, alphas = recurrent_loop(cell, inputs, state, memories, state_weights(cell, memories))
     states.square().sum().backward()
-    for name, (_, memory, _) in memories.items():
+    for name, memory in memories.items():
         assert not alphas[name].transpose(1, 2)[memory.padding_mask].any()
         assert not memory.keys.grad[memory.padding_mask].any()
         assert not memory.gate_values.grad[memory.padding_mask].any()
@@ -103,10 +103,9 @@ def test_padding_gets_no_weight_and_no_gradient(case, monkeypatch):
 def test_lower_precision_is_as_exact_as_the_plain_loop(case, monkeypatch, dtype):
     exact = run(case, monkeypatch, by_function=False)
     cell, inputs, state, memories = case
-    for name, (attention, memory, weight) in memories.items():
-        tensors = [t.detach().to(dtype).requires_grad_() for t in (memory.keys, memory.gate_values)]
-        memory = ProjectedMemory(tensors[0], tensors[1], tensors[1], memory.padding_mask)
-        memories[name] = WeightedMemory(attention.to(dtype), memory, weight)
+    for name, memory in memories.items():
+        keys, values = (t.detach().to(dtype).requires_grad_() for t in (memory.keys, memory.gate_values))
+        memories[name] = Memory(memory.attention.to(dtype), memory.weight, keys, values, values, memory.padding_mask)
     lower = cell.to(dtype), *(t.detach().to(dtype).requires_grad_() for t in (inputs, state)), memories
     plain, function = (run(lower, monkeypatch, by_function=by) for by in (False, True))
     for value, one, other in zip(exact, plain, function):

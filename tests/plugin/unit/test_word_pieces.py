@@ -80,7 +80,7 @@ def corpus(make, tmp_path):
 @pytest.mark.parametrize("options", [{}, {"context": 2, "max_tokens": 7, "starts": [0, 5]}, {"max_tokens": 4}])
 def test_kept_pieces_are_those_that_are_made_in_memory(make, tmp_path, options, raw, monkeypatch, caplog):
     (tmp_path / "train.en").write_text("\n".join(TEXT), encoding="utf-8")
-    texts = read_raw_text(str(tmp_path), "train", "en", len(LINES)) if raw else None
+    texts = read_raw_text(str(tmp_path), "train", "en", [(len(LINES), 1)]) if raw else None
     expected = make(texts=texts, folder=None, **options)
     assert not (tmp_path / "kept").exists()
     assert_equal(make(texts=texts, **options), expected)
@@ -142,7 +142,7 @@ def test_other_data_of_the_same_size_and_time_and_other_raw_text_have_other_file
     assert_equal(second, make(folder=None))
     for text in (TEXT, [*TEXT[:-1], "dog"], TEXT):
         (tmp_path / "train.en").write_text("\n".join(text) + "\n", encoding="utf-8")
-        dataset = make(texts=read_raw_text(str(tmp_path), "train", "en", len(LINES)))
+        dataset = make(texts=read_raw_text(str(tmp_path), "train", "en", [(len(LINES), 1)]))
         assert_equal(dataset, make(texts=text, folder=None))
     assert len(files(tmp_path / "kept")) == 4
 
