@@ -10,8 +10,9 @@ import math
 import shutil
 from argparse import Namespace
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from fairseq.data import Dictionary
 from sentencepiece import SentencePieceProcessor
@@ -139,29 +140,33 @@ def write_synthetic(args: Namespace, text: Path, imported: Optional[Path]) -> No
     sources, targets = (distill.read(folder / "translated" / f"train.{language}") for language in languages)
     if imported:
         sources = _rewritten(args, text, imported, sources)
-    pairs = [[line.removeprefix(tag).lstrip() for line, tag in zip(pair, tags)] for pair in zip(sources, targets)]
     leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}", tags)
-    faults = [fault(source, target, leaning) for source, target in pairs]
-    kept = [pair for pair, reason in zip(pairs, faults) if not reason]
-    say(f"back_translate: {len(kept):,} pairs for training; left out: {_listed(Counter(faults))}")
-    if not kept:
-        raise BertFusedError(
-            f"{folder}/translated has no usable translation; remove {folder}, and train reverse longer, or give "
-            "another --reverse"
-        )
-    for language, tag, lines in zip(languages, (f"{TAG} {tags[0]}".rstrip(), tags[1]), zip(*kept)):
-        with written_whole(folder / f"synthetic.{language}") as new:
-            new.write_text("".join(f"{tag} {line}".lstrip() + "\n" for line in lines), encoding="utf-8")
+    faults: Counter[str] = Counter()
+    with ExitStack() as opened:
+        new = [opened.enter_context(written_whole(folder / f"synthetic.{language}")) for language in languages]
+        files = [opened.enter_context(path.open("w", encoding="utf-8")) for path in new]
+        for lines in zip(sources, targets):
+            source, target = (line.removeprefix(tag).lstrip() for line, tag in zip(lines, tags))
+            faults[reason := fault(source, target, leaning)] += 1
+            if not reason:
+                for file, tag, line in zip(files, (f"{TAG} {tags[0]}".rstrip(), tags[1]), (source, target)):
+                    file.write(f"{tag} {line}".lstrip() + "\n")
+        say(f"back_translate: {faults['']:,} pairs for training; left out: {_listed(faults)}")
+        if not faults[""]:
+            raise BertFusedError(
+                f"{folder}/translated has no usable translation; remove {folder}, and train reverse longer, or give "
+                "another --reverse"
+            )
 
 
-def _rewritten(args: Namespace, text: Path, imported: Path, lines: Sequence[str]) -> List[str]:
+def _rewritten(args: Namespace, text: Path, imported: Path, lines: Iterable[str]) -> Iterator[str]:
     """Split what an *imported* model has translated as the *text* is; with unknown symbols, a line becomes empty."""
     join = SentencePieceProcessor(model_file=str(imported / "target.spm")).decode
     tag, split = imported_settings(imported)["tags"][1], splits_of_text(args, text)[args.source]
     known = Dictionary.load(f"{args.out}/data-bin/dict.{args.source}.txt")
     texts = (line.removeprefix(tag).split() for line in lines)
     new = ("" if "<unk>" in pieces else split(join(pieces)) for pieces in texts)
-    return [line if all(word in known for word in line.split()) else "" for line in new]
+    return (line if all(word in known for word in line.split()) else "" for line in new)
 
 
 def _listed(faults: "Counter[str]") -> str:

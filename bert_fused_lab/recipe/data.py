@@ -112,12 +112,11 @@ def preprocess(args: Namespace, run: Run, folder: Path, dictionaries: Optional[P
 
 def sample(number: int, path: Path, output: Path) -> None:
     """Copy so many lines, evenly, since text may be sorted by length."""
-    lines = path.read_bytes().split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    total = len(lines)
-    chosen = (n for n in range(total) if total <= number or (n + 1) * number // total > n * number // total)
-    output.write_bytes(b"".join(lines[n] + b"\n" for n in chosen))
+    with path.open("rb") as file:
+        total = sum(1 for _ in file)
+    with path.open("rb") as file:
+        chosen = [line for n, line in enumerate(file) if (n + 1) * number // total > n * number // total]
+    output.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in chosen))
 
 
 def _checksums(args: Namespace) -> Dict[str, int]:

@@ -17,7 +17,7 @@ from multiprocessing import active_children, current_process, get_context, paren
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Dict, Iterable, List, Sequence
+from typing import Dict, Iterable, Iterator, Sequence
 
 import torch
 from fairseq import options
@@ -34,7 +34,7 @@ _PART, _MOST_PARTS = 1000, 400  # sentences of a part; the models are loaded for
 
 def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]) -> None:
     """Translate, and write the pairs."""
-    lines = read(text / f"train.{source}")
+    lines = [*read(text / f"train.{source}")]
     count = min(math.ceil(len(lines) / _PART), _MOST_PARTS)
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
     files = {"text": text / f"train.{source}", **models_of(command)}
@@ -127,10 +127,11 @@ def translate(part: Path, command: Sequence[str]) -> None:
         new.write_bytes("".join(number + text for number, text in rows).encode())
 
 
-def read(path: Path) -> List[str]:
-    """Return the lines of a file, which only newlines separate, as in fairseq."""
+def read(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, which only newlines separate, as in fairseq."""
     with path.open(encoding="utf-8", newline="\n") as file:
-        return [line.rstrip("\n") for line in file]
+        for line in file:
+            yield line.rstrip("\n")
 
 
 if __name__ == "__main__":

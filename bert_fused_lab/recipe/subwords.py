@@ -75,9 +75,12 @@ def split_file(path: Path, output: Path, split: Split) -> None:
 
 def count(path: Path) -> Tuple[int, int]:
     """Return the numbers of lines and of tokens of a text in subwords."""
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        counts = [len(line.split()) for line in lines]
-    return len(counts), sum(counts)
+    lines = tokens = 0
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            lines += 1
+            tokens += len(line.split())
+    return lines, tokens
 
 
 def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> None:

@@ -271,7 +271,7 @@ def test_monolingual_text_becomes_a_report_on_four_systems(tmp_path, bert_dir):
     said = run("prepare", "estimate", "reverse", "back_translate", f"--mono={data}", "--updates=150", "--warmup=20")
     assert "expected time, at most: " in said
     assert "(reverse " in said
-    synthetic = [distill.read(out / "mono" / f"synthetic.{lang}") for lang in ("en", "de")]
+    synthetic = [[*distill.read(out / "mono" / f"synthetic.{lang}")] for lang in ("en", "de")]
     held_out = {*distill.read(out / "text" / "valid.de"), *distill.read(out / "text" / "test.de")}
     assert 20 < len(synthetic[0]) == len(synthetic[1]) == len({*synthetic[1]}) <= 200
     assert not {*synthetic[1]} & held_out

@@ -91,17 +91,17 @@ def test_monolingual_text_has_the_tags_of_the_model(place, bert_dir):
     given = ["--start", str(place / "nllb"), "--bert", str(bert_dir), "--mono", str(place / "data"), "--out", str(out)]
     args = command.parse_args(["en", "fr", str(place / "data"), *given, "prepare"])
     steps.Recipe(args, run_command).do(args.steps)
-    given = distill.read(out / "mono" / "text" / "train.fr")
+    given = [*distill.read(out / "mono" / "text" / "train.fr")]
     assert 20 < len(given) <= 30
     assert {line.split()[0] for line in given} == {"fra_Latn"}
 
-    lines = [*distill.read(out / "text" / "train.en")[: len(given) - 2], f"eng_Latn {given[0].split(' ', 1)[1]}"]
+    lines = [*[*distill.read(out / "text" / "train.en")][: len(given) - 2], f"eng_Latn {given[0].split(' ', 1)[1]}"]
     (out / "mono" / "translated").mkdir()
     for language, side in {"en": [*lines, lines[0].split(" ", 1)[1]], "fr": given}.items():
         text = "".join(f"{line}\n" for line in side)
         (out / "mono" / "translated" / f"train.{language}").write_text(text, encoding="utf-8")
     back_translation.write_synthetic(args, out / "text", None)
-    sources, targets = (distill.read(out / "mono" / f"synthetic.{language}") for language in ("en", "fr"))
+    sources, targets = ([*distill.read(out / "mono" / f"synthetic.{language}")] for language in ("en", "fr"))
     assert len(sources) == len(targets) == len(given) - 1  # without the French source
     assert {line.split()[0] for line in targets} == {"fra_Latn"}
     assert {line.startswith("<s> eng_Latn \u2581") for line in sources} == {True}
@@ -123,7 +123,7 @@ def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_su
     given = ["--bert", bert_dir, "--symbols", "200", "--mono", data, "--reverse", place / "nllb", "--out", out]
     steps = ["prepare", "reverse", "back_translate", "--train-flags=--cpu", "--out", out]
     command.main(["en", "fr", *map(str, [data, *given, *steps])])
-    raw, pieces = (distill.read(out / "mono" / "text" / f"{name}.fr") for name in ("raw", "for-reverse"))
+    raw, pieces = ([*distill.read(out / "mono" / "text" / f"{name}.fr")] for name in ("raw", "for-reverse"))
     assert 20 < len(raw) == len({*raw} & mono)
     assert [line.replace(" ", "").replace("\u2581", " ") for line in pieces] == [f"fra_Latn {line}" for line in raw]
     rows = [row.split("\t") for row in distill.read(out / "mono" / "translated" / "parts" / "0-of-1")]
@@ -135,7 +135,7 @@ def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_su
     expected = {int(row[0]): split(decode(row[1].split()[1:])) for row in rows if "<unk>" not in row[1]}
     assert any(word not in known for line in expected.values() for word in line.split())  # letters of other scripts
     expected = {number: line for number, line in expected.items() if all(word in known for word in line.split())}
-    sources, targets = (distill.read(out / "mono" / f"synthetic.{language}") for language in ("en", "fr"))
+    sources, targets = ([*distill.read(out / "mono" / f"synthetic.{language}")] for language in ("en", "fr"))
     assert sources == [f"<s> {expected[number]}" for number in sorted(expected) if expected[number]]
     assert targets == [split(raw[number]) for number in sorted(expected) if expected[number]]
     assert len(sources) > 5

@@ -77,7 +77,7 @@ def test_only_new_lines_of_the_language_are_translated_back(args, capsys):
         [*lines, *(f"ein Mann {number}" for number in (0, 1, 2)), "ein Hund \u0434", "a dog Tom", "Tom"],
     )
     prepare_mono(args, args.out / "text")
-    assert distill.read(args.out / "mono" / "text" / "train.de") == ["ein Hund sieht Tom", "der Hund"]
+    assert [*distill.read(args.out / "mono" / "text" / "train.de")] == ["ein Hund sieht Tom", "der Hund"]
     said = capsys.readouterr()
     reasons = (
         "2 empty",
@@ -128,4 +128,4 @@ def test_monolingual_text_is_split_as_the_parallel_text_is(args, kind):
     write(args.mono / "mono.de", [line])
     args.subwords = kind
     prepare_mono(args, text)
-    assert distill.read(args.out / "mono" / "text" / "train.de") == [split(line)]
+    assert [*distill.read(args.out / "mono" / "text" / "train.de")] == [split(line)]
