@@ -35,7 +35,7 @@ class Dry:
         if log is not None:
             log.touch()
         if words[0] == "fairseq-train":
-            folder = Path(words[words.index("--save-dir") + 1])
+            folder = Path(words[-words[::-1].index("--save-dir")])  # the last one counts
             folder.mkdir(parents=True, exist_ok=True)
             for name in CHECKPOINTS:
                 (folder / f"checkpoint{name}.pt").touch()

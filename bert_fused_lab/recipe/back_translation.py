@@ -72,6 +72,8 @@ def prepare_mono(args: Namespace, text: Path) -> None:
                 seen.add(hash(line))
                 out.write(f"{line}\n")
                 raw.write(f"{plain}\n")
+    if args.start and not args.reverse and not tags_of_start(args)[1]:
+        say("prepare: reverse will begin with a model of the other direction alone; --reverse names one of its own")
     lines, tokens = count(files[0])
     if not lines:
         raise BertFusedError(f"{mono} has no line that can be translated back; give other sentences of {args.target}")

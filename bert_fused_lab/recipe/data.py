@@ -1,5 +1,6 @@
 """The step prepare: from text to OUT/data-bin, and data-bins of other text that are like it."""
 
+import os
 import shutil
 from argparse import Namespace
 from pathlib import Path
@@ -105,7 +106,7 @@ def preprocess(args: Namespace, run: Run, folder: Path, dictionaries: Optional[P
     shutil.rmtree(folder, ignore_errors=True)  # of a call that was interrupted
     run(
         ["fairseq-preprocess", "--source-lang", args.source, "--target-lang", args.target, *flags, *texts,
-         "--destdir", str(folder), "--workers", "2"],
+         "--destdir", str(folder), "--workers", str(len(os.sched_getaffinity(0)))],
         folder.with_suffix(".log"),
     )  # fmt: skip
 

@@ -71,6 +71,8 @@ def layer_and_width(name: str) -> Tuple[Optional[int], int]:
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
+        if Path(name).is_absolute() and not Path(name).exists():
+            raise BertFusedError(f"--bert {name} is gone; put it back, or a link to it") from None
         raise BertFusedError(f"--bert {name} cannot be loaded: {' '.join(str(error).split())}") from None
     return advised_layer(config.num_hidden_layers) if is_sentence_encoder(name) else None, config.hidden_size
 

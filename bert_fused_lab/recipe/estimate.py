@@ -26,6 +26,7 @@ from bert_fused_lab.recipe.subwords import count
 from bert_fused_plugin.errors import BertFusedError
 
 _UPDATES = 25
+_CHECKPOINTS = 8  # of a system: the last one, the best one, the five best, and the one before a validation
 _FUSED_TRANSLATIONS = 4  # of the test set in the report: BERT on, off, shuffled and random
 _ATTENTION = 1  # reading off what the translations attend to, in times of translating them
 
@@ -71,6 +72,11 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
         seconds["BERT's states"] += fused.states * 1.5 * mono  # the parallel text, which comes several times, is less
     times = ", ".join(f"{step} {minutes(took)}" for step, took in seconds.items())
     say(f"expected time, at most: {minutes(sum(seconds.values()))} ({times})")
+    of_plain, of_fused = ((probe / kind / "checkpoint_last.pt").stat().st_size / 1e9 for kind in trainings)
+    number = 1 + (not args.start) + bool(args.mono and not args.reverse)  # control, transformer, reverse
+    gigabytes = len(args.seeds) * _CHECKPOINTS * (number * of_plain + of_fused)
+    free = shutil.disk_usage(args.out).free / 1e9
+    say(f"expected disk, at most: {gigabytes:.1f} GB for checkpoints; {free:,.0f} GB are free")
     shutil.rmtree(probe)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -66,7 +67,8 @@ def run_command(
                 lines.seek(0)
                 print("".join(lines.readlines()[-20:]), file=sys.stderr)
     if status:
-        hint = f"; all that it said is in {log}" if log else ""
+        hint = " (killed, perhaps because the memory was full)" if status == -signal.SIGKILL else ""
+        hint += f"; all that it said is in {log}" if log else ""
         raise BertFusedError(f"{words[0]} ended with status {status}{hint}")
 
 

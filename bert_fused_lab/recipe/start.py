@@ -89,7 +89,8 @@ def splits_of_import(folder: Path, languages: Sequence[str]) -> Dict[str, Split]
 
 def size_of_start(out: Path) -> Size:
     """Return the imported model's architecture, for the transformer and for BERT-fused, and how it is fine-tuned."""
-    flags = " ".join(imported_settings(out / FOLDER)["flags"])
+    # the recipe has a dropout of its own
+    flags = " ".join(flag for flag in imported_settings(out / FOLDER)["flags"] if not flag.startswith("--dropout "))
     return replace(_FINE_TUNING, transformer=f"--arch transformer {flags}", fused_arch=f"bert_fused {flags}")
 
 

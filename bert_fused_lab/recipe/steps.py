@@ -94,10 +94,11 @@ class Recipe:
         # a word piece for each subword and two special tokens
         pieces = copies * (record["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]
         cache = self._cache(pieces, width)
-        device = "GPU" if gpu else "CPU"
+        gpus = torch.cuda.device_count()
+        device = f"{gpus} GPUs, with batches {gpus} times as large" if gpus > 1 else "a GPU" if gpu else "a CPU"
         first = f"{size.updates:,} updates (learning rate {size.lr}, warm-up {size.warmup}), then "
         say(
-            f"{pairs:,} pairs on a {device}: {args.start or size.fused_arch}, dropout {dropout}, "
+            f"{pairs:,} pairs on {device}: {args.start or size.fused_arch}, dropout {dropout}, "
             f"{'' if args.start else first}{size.more:,} updates (learning rate {size.more_lr}, of the control "
             f"{size.control_lr}; warm-up {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
         )
@@ -245,8 +246,8 @@ class Recipe:
         if args.start:
             with written_whole(exported := self.base / "deploy") as new:
                 self.run(["bert-fused-export", "hf", str(average), str(new), "--imported", str(self._start.parent)])
-            say(f"for CTranslate2: ct2-transformers-converter --model {exported} --output_dir {exported}-int8 "
-                "--quantization int8 --force")  # fmt: skip
+            say(f"{exported} is the model; for CTranslate2: ct2-transformers-converter --model {exported} "
+                f"--output_dir {exported}-int8 --quantization int8 --force")  # fmt: skip
             return
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
@@ -274,7 +275,7 @@ class Recipe:
             named = [f"{name if averages[name] else 'as_downloaded'}={shown[name]}" for name in shown]
             return ["--baseline", named[0], *(word for run in named[1:] for word in ("--run", run))]
 
-        for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
+        for folder in sorted({*out.glob("seed-*"), *self.base.glob("seed-*")}):  # an earlier call may have had more
             if folder.name[5:] not in map(str, self.args.seeds) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
         compare = ["bert-fused-compare", f"{out}/data-bin", *self._scoring, "--evidence", f"{out}/evidence"]

@@ -84,7 +84,8 @@ def test_all_systems_learn_from_what_is_translated_back(dry, mono):
 
 def test_a_downloaded_model_learns_the_other_direction_and_both_texts(dry, mono):
     (dry.path / "imported").mkdir()
-    (dry.path / "imported" / "imported.json").write_text('{"flags": [], "tags": ["eng_Latn", "deu_Latn"]}')
+    settings = {"flags": ["--dropout 0.4"], "tags": ["eng_Latn", "deu_Latn"]}
+    (dry.path / "imported" / "imported.json").write_text(json.dumps(settings))
     (dry.path / "imported" / "checkpoint.pt").touch()
     (mono / "start").symlink_to(dry.path / "imported")
     record = json.loads((mono / "data-bin" / "made-from.json").read_text())
@@ -95,6 +96,7 @@ def test_a_downloaded_model_learns_the_other_direction_and_both_texts(dry, mono)
     imported = dry.run("own_data", "reverse", mono=".", start="imported", reverse="imported")
     assert imported.endswith("reverse: done before\n")
     assert (reverse[0], of(reverse, "--source-lang")) == ("own_data-out/data-bin", "de")
+    assert [reverse.count("--dropout"), of(reverse, "--dropout")] == [1, "0.3"]
     start = "own_data-out/start/checkpoint.pt"
     assert start == of(reverse, "--finetune-from-model") == of(control, "--finetune-from-model")
     assert (control[0], of(fused, "--bert-warm-start")) == ("own_data-out/mono/data-bin", start)
@@ -123,6 +125,7 @@ def test_the_report_has_the_systems_with_and_without_monolingual_text(dry, mono)
     assert compared[0][1] == "own_data-out/mono/bert_fused/average.pt"
     assert of(both, "--output") == "own_data-out/both.html"
     assert "own_data-out/mono takes part only with --mono" in dry.run("own_data", "compare", seeds="1 2")
+    assert "compare: own_data-out/seed-2 is not in the report" in dry.run("own_data", "compare", mono=".")
     dry.run("own_data", "compare", mono=".", baseline="control_mono")
     assert of(dry.calls("bert-fused-compare")[-2], "--baseline") == "control_mono=own_data-out/mono/control/average.pt"
     for name in STEPS[2:]:

@@ -270,6 +270,10 @@ def test_a_command_that_fails_names_its_log(tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == "$ python -c 'print('\"'\"'no space'\"'\"'); raise SystemExit(3)'\n"
     assert "no space" in said.err
+    killed = ["python", "-c", "import os; os.kill(os.getpid(), 9)"]
+    with pytest.raises(BertFusedError, match=r"status -9 \(killed, perhaps because the memory was full\)$"):
+        run_command(killed)
+    capsys.readouterr()
     with pytest.raises(BertFusedError, match=r"python ended with status 3; "):
         run_command(words, log, training=5)
     assert capsys.readouterr().out.endswith("\nno space\n")  # as a training that shows its log
@@ -282,6 +286,13 @@ def test_the_program_of_a_recipe_is_run_by_its_path(tmp_path):
     program.chmod(0o755)
     run_command([str(program), "raw"])
     assert (tmp_path / "prepare.sh.out").read_text() == "raw\n"
+
+
+def test_a_directory_of_bert_that_has_moved_is_named(tmp_path):
+    from bert_fused_lab.recipe.encoder import layer_and_width
+
+    with pytest.raises(BertFusedError, match=f"--bert {tmp_path}/old is gone; put it back, or a link to it"):
+        layer_and_width(f"{tmp_path}/old")
 
 
 @pytest.mark.parametrize(("source", "bert"), [("en", "bert-base-cased"), ("de", "bert-base-multilingual-cased")])

@@ -119,6 +119,8 @@ def test_several_gpus_read_a_cache_that_is_built_before(dry, monkeypatch):
         dry.run("own_data", "transformer", "bert_fused", **options_)
     assert [words[0] for words in dry.words] == ["fairseq-train", "bert-fused-cache", *["fairseq-train"] * 3]
     assert dry.words[1][1:] == ["build", *dry.words[2][1:]]
+    assert "3,000 pairs on 2 GPUs, with batches 2 times as large" in dry.run("own_data", "gru_dot")
+    dry.words.pop()
     dry.run("own_data", "bert_fused")  # is done
     assert len(dry.words) == 5
     assert out.exists()
@@ -142,7 +144,8 @@ def test_the_estimate_tries_the_commands_of_the_trainings(dry, monkeypatch, gpus
     flags = "--warmup-init-lr 1e-7 --update-freq 2 --update-freq 4 --log-interval 100 --log-format simple"
     (out / "text" / "bert").mkdir()
     given = {"train_flags": flags, "consistency": "simcut"}
-    assert "expected time, at most: 3 seconds (x 3 seconds)" in dry.run("own_data", "estimate", **given)
+    said = dry.run("own_data", "estimate", **given)
+    assert "expected time, at most: 3 seconds (x 3 seconds)\nexpected disk, at most: 0.0 GB for checkpoints; " in said
     assert seen["given"][-4:] == (40000, 40000, 400, 1)  # batches
     for call in dry.calls("fairseq-train"):
         args = parse(call)
