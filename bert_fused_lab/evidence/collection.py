@@ -35,6 +35,8 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.progress import Progress, say
 
+_NO_CURVES = "has no curves, since there is no output of fairseq-train"
+
 
 class _Job(NamedTuple):
     """One translation of a test set that is missing."""
@@ -153,9 +155,14 @@ class Collection:
         return [*states] if seed == 1 and not self.options.no_bert_tests else ["on"]
 
     def _jobs(self, files: RunFiles, seed: int, subset: str) -> List[_Job]:
+        folder = folder_of(self.folder / subset, files.name, seed)
         if self._is_done(files, seed, subset):
+            if curves := read_curves(find_logs(files.checkpoint)):  # the log may have grown, or come, since then
+                facts = read_json(folder / "facts.json")
+                remarks = [remark for remark in facts["remarks"] if _NO_CURVES not in remark]
+                write_json(folder / "facts.json", {**facts, "curves": curves, "remarks": remarks})
             return []
-        run, folder = self._run(files), folder_of(self.folder / subset, files.name, seed)
+        run = self._run(files)
         if read_json(folder / "facts.json").get("key") != self._key(subset, files.checkpoint):
             shutil.rmtree(folder, ignore_errors=True)  # of another checkpoint, or half of this one
         states = {"on": nullcontext, **bert_ablations(run, subset)}
@@ -164,13 +171,21 @@ class Collection:
 
     def _key(self, subset: str, *files: Path) -> str:
         """Return a digest of all that the translations of *subset* by the checkpoint in *files* follow from."""
-        options, data = self.options, Path(split_paths(self.options.data)[0])
-        folders = [(data, f"{escape(subset)}.*"), (data, "dict.*.txt")]
-        bert_folders = options.bert_text, options.bert_documents
-        folders += [(Path(folder), f"{escape(subset)}.*") for folder in bert_folders if folder is not None]
-        texts = [path for folder, pattern in folders for path in sorted(folder.glob(pattern)) if path.is_file()]
-        settings = [asdict(self.how), options.bf16, options.remove_bpe, options.detok]
-        parts = [json.dumps(settings), *(self._digest(path) for path in (*texts, *files))]
+        options = self.options
+        bert_folders = [folder for folder in (options.bert_text, options.bert_documents) if folder is not None]
+        texts = [*self._texts_of(subset), *(path for folder in bert_folders for path in _files(folder, subset))]
+        return self._hash([asdict(self.how), options.bf16, options.remove_bpe, options.detok], *texts, *files)
+
+    def _form(self, subset: str) -> str:
+        """Return a digest of the sentences of *subset* and of how translations are written."""
+        return self._hash([self.options.remove_bpe, self.options.detok], *self._texts_of(subset))
+
+    def _texts_of(self, subset: str) -> List[Path]:
+        data = split_paths(self.options.data)[0]
+        return [*_files(data, subset), *sorted(Path(data).glob("dict.*.txt"))]
+
+    def _hash(self, settings: List[Any], *files: Path) -> str:
+        parts = [json.dumps(settings), *map(self._digest, files)]
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
     def _digest(self, path: Path) -> str:
@@ -219,6 +234,7 @@ class Collection:
             words=[*map(len, words)],
             rare=None if seen is None else [_rare(sentence, seen) for sentence in words],
             remarks=texts.remarks,
+            form=self._form(subset),
         )
         write_json(folder / "facts.json", facts)
 
@@ -247,7 +263,7 @@ class Collection:
         curves, remarks = read_curves(logs), [*run.remarks]
         if not curves:
             where = ", ".join(map(str, logs)) or f"the folder of {checkpoint} and beside it"
-            remarks.append(f"{run.name} has no curves, since there is no output of fairseq-train in {where}.")
+            remarks.append(f"{run.name} {_NO_CURVES} in {where}.")
         return SystemFacts(
             key=self._key(subset, checkpoint),
             **run.facts,
@@ -258,6 +274,7 @@ class Collection:
             hardware=hardware(self.place.device),
             speed=translations.speed(),
             remarks=remarks,
+            form=self._form(subset),
         )
 
     def _attention(self, run: Run, subset: str, translations: Translations) -> Dict[str, Any]:
@@ -275,6 +292,10 @@ class Collection:
             "alphas": learned_alphas(run.model),
             "maps": {},  # of single sentences, by their numbers
         }
+
+
+def _files(folder: str, subset: str) -> List[Path]:
+    return [path for path in sorted(Path(folder).glob(f"{escape(subset)}.*")) if path.is_file()]
 
 
 def _rare(sentence: Sequence[Any], seen: "Counter[Any]") -> int:

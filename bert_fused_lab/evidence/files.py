@@ -49,6 +49,7 @@ class EvaluationFacts:
     words: Optional[List[int]] = None  # the number of words of each source
     rare: Optional[List[int]] = None  # the number of those that are rare in training; None without training data
     remarks: List[str] = field(default_factory=list)
+    form: str = ""  # a digest of the sentences and of the form of texts, which systems share
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class SystemFacts:
     hardware: Dict[str, Any]
     speed: Dict[str, float]
     remarks: List[str] = field(default_factory=list)  # what a reader of its scores must know
+    form: str = ""  # that of the test set
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -168,21 +168,30 @@ def _systems(options: Namespace, test_set: EvaluationSet, seeds: Optional[Mappin
     if problems:
         raise ReportError(*problems)
     systems = [read_system(name, there[name][: seeds[name] if seeds else None]) for name in names]
-    size = len(test_set.references)
-    wrong = [
-        f"{folder}: {system.name} has {len(texts)} translations of {size} sentences"
-        for system in systems
-        for texts in (*system.texts, *system.states.values())
-        if len(texts) != size
-    ]
-    wrong += [
-        error
-        for system in systems
-        if system.facts is None and (error := form_error(system.name, system.texts[0], test_set.references))
-    ]
-    if wrong:
+    if wrong := _misfits(folder, systems, test_set):
         raise ReportError(*dict.fromkeys(wrong))
     return systems
+
+
+def _misfits(folder: Path, systems: Sequence[System], test_set: EvaluationSet) -> List[str]:
+    """Return a sentence for each problem with the translations of *systems*, in *folder*."""
+    size, form, wrong = len(test_set.references), test_set.facts.form, []
+    for system in systems:
+        wrong += [
+            f"{folder}: {system.name} has {len(texts)} translations of {size} sentences"
+            for texts in (*system.texts, *system.states.values())
+            if len(texts) != size
+        ]
+        if form and {*system.forms} - {"", form}:
+            wrong.append(
+                f"{folder}: {system.name} translated other sentences than those of this test set, or its translations "
+                "have another form; run bert-fused-evidence for it again, or remove its folder"
+            )
+        if len({*system.keys}) < len(system.keys):
+            wrong.append(f"{folder}: two seeds of {system.name} are of one checkpoint; remove the folder of one")
+        if system.facts is None and (error := form_error(system.name, system.texts[0], test_set.references)):
+            wrong.append(error)
+    return wrong
 
 
 def given_texts(options: Namespace, test_set: EvaluationSet) -> Dict[str, List[List[str]]]:

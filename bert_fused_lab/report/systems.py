@@ -44,6 +44,8 @@ class System:
     facts: Optional[SystemFacts] = None
     folder: Path = Path()  # of the first seed
     checkpoints: List[str] = field(default_factory=list)  # of each seed
+    forms: List[str] = field(default_factory=list)  # of each seed
+    keys: List[str] = field(default_factory=list)  # of each seed
 
     @property
     def known(self) -> SystemFacts:
@@ -126,7 +128,7 @@ def read_system(name: str, folders: Sequence[Path]) -> System:
             {state: read_lines(file) for state in STATES if (file := first / f"{state}.txt").exists()},
             SystemFacts(**known[0]) if known[0] else None,
             first,
-            [facts["checkpoint"] for facts in known if facts],
+            *([facts.get(name, "") for facts in known if facts] for name in ("checkpoint", "form", "key")),
         )
     except (OSError, ValueError, TypeError) as error:  # text that is not UTF-8, or facts of another version
         raise ReportError(f"the translations of {name} in {first.parent} cannot be read ({error})") from error

@@ -65,6 +65,31 @@ def test_evidence_of_another_language_pair_is_not_added_to(evidence, workspace, 
         write_evidence(list(map(str, given)))
 
 
+def test_translations_of_another_test_set_or_of_one_checkpoint_twice_are_refused(evidence, tmp_path):
+    folder = shutil.copytree(evidence, tmp_path / "copy")
+    plain, fused = (folder / "test" / name / "facts.json" for name in ("plain.1", "fused.2"))
+    plain.write_text(json.dumps({**json.loads(plain.read_text(encoding="utf-8")), "form": "of another data-bin"}))
+    shutil.copytree(folder / "test" / "fused.1", fused.parent, dirs_exist_ok=True)
+    with pytest.raises(ReportError) as caught:
+        report(folder, tmp_path, "--baseline", "plain")
+    first, second = caught.value.errors
+    assert "test: plain translated other sentences than those of this test set, or its translations" in first
+    assert "test: two seeds of fused are of one checkpoint; remove the folder of one" in second
+
+
+def test_a_log_that_comes_later_gives_its_curves(workspace, plain, tmp_path):
+    model, file = tmp_path / "model.pt", tmp_path / "kept" / "test" / "plain.1" / "facts.json"
+    shutil.copy(plain / "checkpoint_last.pt", model)
+    given = [workspace.data, "--run", f"plain={model}", "--evidence", tmp_path / "kept", *REPORT_HOW]
+    for log in (False, True):
+        if log:
+            shutil.copy(plain / "train.log", tmp_path / "model.log")
+        write_evidence(list(map(str, given)))
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        assert ("valid loss" in facts["curves"]) is log
+        assert any("no curves" in remark for remark in facts["remarks"]) is not log
+
+
 def test_all_systems_that_are_there_are_compared_with_all_their_seeds(evidence, tmp_path):
     made = report(evidence, tmp_path, "--baseline", "plain")
     assert [(each["name"], len(each["scores"]["BLEU"]["seeds"])) for each in made["systems"]] == [
