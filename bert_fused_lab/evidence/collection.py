@@ -134,6 +134,9 @@ class Collection:
                 yield from ((files, seed, subset) for seed, files in enumerate(seeds, 1))
 
     def _run(self, files: RunFiles) -> Run:
+        """Return a run, loaded before or now; the models of others leave the GPU, whose memory may not hold all."""
+        for other, run in self._loaded.items():
+            run.model.to(self.place.device if other == files else "cpu")
         if files not in self._loaded:
             say(f"loading {files.name} from {files.checkpoint}")
             self._loaded[files] = load_run(files, self.place)

@@ -1,13 +1,20 @@
 """Which logs belong to a checkpoint, and what chose it."""
 
 import re
+from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from bert_fused_lab.evidence import runs
+from bert_fused_lab.evidence import collection, runs
+from bert_fused_lab.evidence.collection import Collection
 from bert_fused_lab.evidence.runs import RunFiles, find_logs, read_curves, selection
+from bert_fused_lab.evidence.translating import Decoding
 from bert_fused_plugin.errors import BertFusedError
+
+OPTIONS = {**asdict(Decoding()), "bert_text": None, "bert_documents": None, "bf16": False}
 
 
 @pytest.fixture
@@ -124,3 +131,17 @@ def test_values_that_are_no_numbers_are_left_out(tmp_path, text, value):
     assert curves["train loss"] == CURVES["train loss"]
     assert curves["valid loss"] == CURVES["valid loss"][:1]
     assert "valid nll_loss" not in curves
+
+
+def test_one_model_at_a_time_is_on_the_gpu(monkeypatch):
+    moves = []
+
+    def load(files, place):
+        return SimpleNamespace(model=SimpleNamespace(to=lambda device: moves.append((files.name, device))))
+
+    monkeypatch.setattr(collection, "load_run", load)
+    evidence = Collection(Namespace(evidence=".", data="", subset=[], **OPTIONS), [], "cuda")
+    one, other = (RunFiles("--run", name, Path(name)) for name in ("one", "other"))
+    for files in (one, other, one):
+        evidence._run(files)
+    assert moves == [("one", "cpu"), ("one", "cuda"), ("other", "cpu")]
