@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from transformers import AutoTokenizer
 from translation_models import MODELS, TEXT, lines, write
 
 from bert_fused_lab.exporting import export_model
-from bert_fused_lab.importing import import_bert_nmt
+from bert_fused_lab.importing import check_import, import_bert_nmt
 from bert_fused_lab.importing.check_import import Both
 from bert_fused_lab.importing.hf_models import EMBEDDINGS
 from bert_fused_lab.importing.hf_vocabulary import same_language
@@ -121,6 +122,10 @@ def test_a_part_of_the_vocabulary_is_what_text_letters_and_tags_need(imported, t
     convert(original, tmp_path / "part", *MODELS[NLLB][2], "--vocabulary-of", tmp_path / "text")
     both = Both(original, tmp_path / "part")
     assert re.search(r"symbols \(\d+% less than .*, of 366 symbols\)", capsys.readouterr().out)
+    check_import.main(Namespace(model=original, imported=tmp_path / "part", text=[*text, *lines(9, 9)]))
+    said = capsys.readouterr().out
+    assert re.search(r"of 12 sentences, \d+ have the same symbols", said)
+    assert "have symbols that the import has left out" in said
     for line in text:
         assert both.tokens(line) == whole.tokens(line)
         assert both.difference(line, both.tokens(line, 1)) < 1e-5
