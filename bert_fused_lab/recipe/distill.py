@@ -29,13 +29,15 @@ from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
 
 _RECORD = "made-from.json"  # in OUT
-_PART, _MOST_PARTS = 1000, 400  # sentences of a part; the models are loaded for each part, which takes seconds
+# sentences of a part on a core and on a GPU: the models are loaded for each part, which takes seconds
+_PART, _PART_OF_GPU, _MOST_PARTS = 1000, 10_000, 400
 
 
 def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]) -> None:
     """Translate, and write the pairs."""
     lines = [*read(text / f"train.{source}")]
-    count = min(math.ceil(len(lines) / _PART), _MOST_PARTS)
+    size = _PART_OF_GPU if torch.cuda.is_available() else _PART
+    count = min(math.ceil(len(lines) / size), _MOST_PARTS)
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
     files = {"text": text / f"train.{source}", **models_of(command)}
     made_from = {name: checksum(file) for name, file in files.items()}
