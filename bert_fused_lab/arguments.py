@@ -8,9 +8,9 @@ from typing import List, Optional, Tuple
 NamedPaths = Tuple[str, List[Path]]  # NAME=PATH,PATH,...
 
 
-def parser_of(description: Optional[str]) -> ArgumentParser:
-    """Return a parser whose help shows *description*, the docstring of a command, as it is."""
-    return ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
+def parser_of(description: Optional[str], command: Optional[str] = None) -> ArgumentParser:
+    """Return a parser whose help shows *description*, the docstring of a *command*, as it is."""
+    return ArgumentParser(command, description=description, formatter_class=RawDescriptionHelpFormatter)
 
 
 def given_path(text: str) -> Path:

@@ -9,7 +9,7 @@ models, such as CTranslate2, then translate with the new directory.
 
 import json
 import shutil
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from bert_fused_lab.arguments import given_path
+from bert_fused_lab.arguments import given_path, parser_of
 from bert_fused_lab.importing.hf_models import SIDES, model_flags, to_fairseq, to_hf
 from bert_fused_lab.importing.hf_vocabulary import numbers_of, read_vocabulary
 from bert_fused_lab.importing.import_hf import ORIGINAL, SETTINGS, load
@@ -99,7 +99,7 @@ def _is_same(name: str, read: Tensor, saved: Optional[Tensor]) -> bool:
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the words after ``hf`` of the command line."""
-    parser = ArgumentParser("bert-fused-export hf", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "bert-fused-export hf")
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=given_path, help="checkpoint of a plain transformer")
     add("output", metavar="OUT", type=given_path, help="directory to write, which is new")

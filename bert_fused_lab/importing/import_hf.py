@@ -12,7 +12,7 @@ import json
 import shlex
 import shutil
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -22,7 +22,7 @@ from jinja2 import Environment, PackageLoader
 from torch import Tensor
 from transformers.utils import logging as hf_logging
 
-from bert_fused_lab.arguments import given_path
+from bert_fused_lab.arguments import given_path, parser_of
 from bert_fused_lab.importing.checkpoint import Imported, write_imported
 from bert_fused_lab.importing.hf_models import EMBEDDINGS, SIDES, model_flags, to_fairseq
 from bert_fused_lab.importing.hf_vocabulary import (
@@ -156,7 +156,7 @@ def load(kind: Any, name: str, **options: Any) -> Any:
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the words after ``hf`` of the command line."""
-    parser = ArgumentParser("bert-fused-import hf", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "bert-fused-import hf")
     add = parser.add_argument
     add("model", metavar="MODEL", help="directory, or name on the Hugging Face hub")
     add("output", metavar="OUT", type=given_path, help="directory to write, which is new")

@@ -232,7 +232,8 @@ def test_other_translations_are_noticed(dry, mono):
 
 
 def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path, monkeypatch):
-    monkeypatch.setattr(distill, "_PART", 75)
+    for device in ("_PART", "_PART_OF_GPU"):
+        monkeypatch.setattr(distill, device, 75)
     flags = ["--user-dir", str(ROOT / "bert_fused_plugin"), "--task", "bert_fused_translation", "--sampling"]
     flags += ["--beam", "1", "--path", workspace.checkpoint, "--seed", "1", "--max-len-b", "9", "--max-tokens", "120"]
     given, parts = (workspace.path, tmp_path, "en", "de", [workspace.data, *flags, "--cpu"]), tmp_path / "parts"

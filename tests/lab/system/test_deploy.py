@@ -168,7 +168,8 @@ def test_after_an_interrupt_no_further_part_is_distilled(tmp_path):
 
 
 def test_what_is_distilled_is_what_fairseq_translates_and_goes_on_after_a_kill(workspace, tmp_path, monkeypatch):
-    monkeypatch.setattr(distill, "_PART", 50)
+    for device in ("_PART", "_PART_OF_GPU"):
+        monkeypatch.setattr(distill, device, 50)
     out = tmp_path / "distilled"
     command = [workspace.data, "--user-dir", str(ROOT / "bert_fused_plugin"), "--task", "bert_fused_translation"]
     command += ["--path", workspace.checkpoint, "--beam", "3", "--max-len-b", "10", "--max-tokens", "120", "--cpu"]
