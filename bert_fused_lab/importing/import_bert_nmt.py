@@ -14,11 +14,11 @@ import logging
 import os
 import shlex
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from typing import Any, Callable, List, Optional, Sequence
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_lab.arguments import given_path, output_errors
+from bert_fused_lab.arguments import given_path, output_errors, parser_of
 from bert_fused_lab.importing import import_hf
 from bert_fused_lab.importing.checkpoint import (
     Imported,
@@ -91,7 +91,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["hf"]:
         return import_hf.parse_args(words[1:])
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("checkpoint", type=given_path, help="checkpoint of bert-nmt")
     add("--bert", type=given_path, required=True, help="Hugging Face directory of the BERT of the training")
