@@ -72,12 +72,16 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
         seconds["BERT's states"] += fused.states * 1.5 * mono  # the parallel text, which comes several times, is less
     times = ", ".join(f"{step} {minutes(took)}" for step, took in seconds.items())
     say(f"expected time, at most: {minutes(sum(seconds.values()))} ({times})")
-    of_plain, of_fused = ((probe / kind / "checkpoint_last.pt").stat().st_size / 1e9 for kind in trainings)
-    number = 1 + (not args.start) + bool(args.mono and not args.reverse)  # control, transformer, reverse
-    gigabytes = len(args.seeds) * _CHECKPOINTS * (number * of_plain + of_fused)
     free = shutil.disk_usage(args.out).free / 1e9
-    say(f"expected disk, at most: {gigabytes:.1f} GB for checkpoints; {free:,.0f} GB are free")
+    say(f"expected disk, at most: {_gigabytes(args, probe):.1f} GB for checkpoints; {free:,.0f} GB are free")
     shutil.rmtree(probe)
+
+
+def _gigabytes(args: Namespace, probe: Path) -> float:
+    """Return how much the checkpoints of all systems and seeds take."""
+    plain, fused = ((probe / kind / "checkpoint_last.pt").stat().st_size / 1e9 for kind in ("plain", "fused"))
+    number = 1 + (not args.start) + bool(args.mono and not args.reverse)  # control, transformer, reverse
+    return len(args.seeds) * _CHECKPOINTS * (number * plain + fused)
 
 
 def _try(args: Namespace, run: Run, kind: str, command: Sequence[str], longest: Dict[str, float]) -> float:

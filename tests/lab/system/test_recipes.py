@@ -112,7 +112,7 @@ def test_states_are_cached_where_there_is_room_and_plain_text_is_scored(dry, roo
 
 def test_several_gpus_read_a_cache_that_is_built_before(dry, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    out = dry.prepared("own_data")
+    dry.prepared("own_data")
     for options_ in ({}, {"cache_gb": 0, "out": "other"}):
         if options_:
             dry.prepared("own_data", out="other")
@@ -123,7 +123,6 @@ def test_several_gpus_read_a_cache_that_is_built_before(dry, monkeypatch):
     dry.words.pop()
     dry.run("own_data", "bert_fused")  # is done
     assert len(dry.words) == 5
-    assert out.exists()
 
 
 def test_the_average_of_a_checkpoint_that_was_put_there_alone(tmp_path):
