@@ -102,7 +102,8 @@ def main(args: Namespace) -> None:
         SystemExit: symbols or scores differ.
     """
     both, lines = Both(args.model, args.imported), [line.strip() for line in args.text if line.strip()]
-    known = [line for line in lines if {*both.hf_tokens(line)} <= {*both.source.symbols}]  # of a part of the vocabulary
+    symbols = both.source.indices.keys()  # perhaps of a part of the vocabulary
+    known = [line for line in lines if {*both.hf_tokens(line)} <= symbols]
     same_symbols = sum(both.tokens(line) == both.hf_tokens(line) for line in known)
     translated = both.translations(lines)
     worst = max(both.difference(line, ours) for line, (_, ours) in zip(lines, translated))

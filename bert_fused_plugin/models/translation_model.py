@@ -97,7 +97,7 @@ def _other_parameters(model: Any, saved: Mapping[str, Tensor]) -> str:
     expected: Mapping[str, Tensor] = model.state_dict()
     both = [name for name in expected if name in saved and saved[name].shape != expected[name].shape]
     differences = {
-        "are missing": [name for name in expected if name not in {*saved, *RECORDS}],
+        "are missing": [name for name in expected if name not in saved and name not in RECORDS],
         "are unknown": [name for name in saved if name not in expected],
         "differ in size": [f"{name} {shape_text(saved[name])}, not {shape_text(expected[name])}" for name in both],
     }
