@@ -107,7 +107,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     parser = parser_of(__doc__)
     for name in ("checkpoint", "data", "text", "output"):
         parser.add_argument(name, type=Path)
-    parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
+    parser.add_argument("languages", nargs=2, metavar="LANG")
     parser.add_argument("--moses", action="store_true", help="the text was tokenised by Moses' rules, and then split")
     for name, default in _SEARCH.items():
         flag = f"--{name.replace('_', '-')}"

@@ -1,7 +1,7 @@
 """Converts a pre-trained translation model of transformers into a checkpoint of fairseq's transformer.
 
     bert-fused-import hf Helsinki-NLP/opus-mt-en-de imported
-    bert-fused-import hf facebook/nllb-200-distilled-600M imported -s eng_Latn -t fra_Latn --vocabulary-of train.*
+    bert-fused-import hf facebook/nllb-200-distilled-600M imported -s en -t fr --vocabulary-of train.en train.fr
 
 OPUS-MT (Marian), M2M100, dense NLLB and mBART-50 models compute the same in fairseq.  The new directory holds the
 checkpoint, dictionaries, sentencepiece models, and a README with the commands that prepare text, translate, fine-tune,

@@ -134,7 +134,8 @@ OPTIONS: Sequence[Any] = (
         "report: as_downloaded), and control and bert_fused are fine-tuned without and with BERT"),
     ("subwords", _one_of(*KINDS, SPLIT_BEFORE), KINDS[0], "KIND", "sentencepiece, subword-nmt, or none: DATA is split "
         "already, and has valid and test; default: %(default)s"),
-    ("symbols", _whole, None, "N", "number of subwords; default by the amount of text: 2000 to 32000"),
+    ("symbols", _whole, None, "N", "number of subwords; default by the amount of text: 2000 to 32000, or more for many "
+        "different characters"),
     ("size", _one_of("auto", *SIZES), "auto", "SIZE", "sizes of the models, from which other settings follow: tiny, "
         "iwslt or base; default: as in earlier calls, or by the amount of text and the device"),
     ("updates", _whole, None, "N", "most updates of the transformer; default: as in earlier calls, or by the size "
@@ -143,8 +144,8 @@ OPTIONS: Sequence[Any] = (
         "calls, or by the size 10000, 15000 or 50000, and with --start 40000"),
     ("warmup", _whole, None, "N", "warm-up of trainings from random parameters; default: as in earlier calls, or "
         "by the size 500 or 4000"),
-    ("lr", float, None, "RATE", "learning rate of these, but for the recurrent models; default: as in earlier calls, "
-        "or by the size 0.005, 0.0005 or 0.0007"),
+    ("lr", float, None, "RATE", "learning rate of these, except for the recurrent models; default: as in earlier "
+        "calls, or by the size 0.005, 0.0005 or 0.0007"),
     ("seeds", _seeds, "1", "SEEDS", "such as 1,2,3: all is trained with the first seed and compared, then with the "
         "next one in OUT/seed-2, and so on; default: %(default)s"),
     ("teacher", str.split, "bert_fused", "SYSTEMS", "systems that distill lets translate, several as an ensemble; "
@@ -154,9 +155,9 @@ OPTIONS: Sequence[Any] = (
     ("deploy", str, "student", "SYSTEM", "system that the step deploy converts; default: %(default)s"),
     ("baseline", str, None, "SYSTEM", "what all others are compared with; default: control, control_r_drop or "
         "transformer, the first that is there"),
-    ("consistency", _one_of("none", "simcut", "r-drop"), "none", "KIND", "none, simcut or r-drop: every training takes "
-        "this loss and twice the time, also the transformer's, which learns more slowly with it; default: as in "
-        "earlier calls, or none"),
+    ("consistency", _one_of("none", "simcut", "r-drop"), "none", "KIND", "none, simcut or r-drop: the loss of every "
+        "training, also the transformer's, which learns more slowly with it; an update takes twice the time; default: "
+        "as in earlier calls, or none"),
     ("cache-gb", float, None, "GB", "disk that BERT's states may take, 0 for no cache; default: as in earlier calls, "
         "or half of what was free.  If those of one layer need more, BERT runs in every step.  The states of several "
         "layers, and those of random_bert, are not counted"),

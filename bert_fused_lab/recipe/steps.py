@@ -430,7 +430,7 @@ _SYSTEMS = {name: Step(Recipe.train, system.help, system.default, system.shared)
 _STUDENTS = {name: _SYSTEMS.pop(name) for name in ("student", "student_control")}
 MONO_STEPS = {
     "reverse": Step(Recipe.reverse, "with --mono: a transformer of the other direction, or the import of --reverse"),
-    "back_translate": Step(Recipe.back_translate, "with --mono: it translates mono.TGT, on all cores or GPUs"),
+    "back_translate": Step(Recipe.back_translate, "with --mono: that model translates mono.TGT, on all cores or GPUs"),
 }
 STEPS: Dict[str, Step] = {
     "prepare": Step(Recipe.prepare, "text to OUT/data-bin", True),

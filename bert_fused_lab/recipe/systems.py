@@ -62,9 +62,9 @@ SYSTEMS: Dict[str, System] = {
     "gru_bert": _recurrent("RNNsearch with BERT", "--bert-drop-net 0", "given"),
     "bert_decoder": System("BERT instead of the encoder", FUSED, bert="given",
         flags="--bert-fusion embedding --encoder-layers 0"),
-    "student": System("what STUDENT says, on what the teacher has translated", begins=True, rate="more_lr", shared=True,
-        distilled=True),
-    "student_control": System("the same on the text itself", begins=True, rate="more_lr", shared=True),
+    "student": System("the model that --student names, trained on the teacher's translations", begins=True,
+        rate="more_lr", shared=True, distilled=True),
+    "student_control": System("the same model, trained on the original text", begins=True, rate="more_lr", shared=True),
 }  # fmt: skip
 
 

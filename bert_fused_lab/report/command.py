@@ -1,9 +1,9 @@
-"""Says which system is better, and whether BERT helps, from files of translations; in seconds, and without models.
+"""Compares systems by files of their translations, in seconds and without models: which is better, does BERT help?
 
 bert-fused-report EVIDENCE --baseline control --run bert_fused --output report.html
 
-EVIDENCE is what bert-fused-evidence has written.  Any system takes part whose translations of the test set are there:
-put them, one line a sentence, into EVIDENCE/test/NAME/on.txt, or give them as --hypotheses NAME=FILE.
+EVIDENCE is what bert-fused-evidence has written.  A system of another toolkit takes part by its translations of
+the test set: put them, one line a sentence, into EVIDENCE/test/NAME/on.txt, or give them as --hypotheses NAME=FILE.
 """
 
 import os

@@ -101,7 +101,8 @@ class BertFlags(FairseqDataclass, Specified):
     bert_layer: str = flag(
         "The layer of BERT that the model attends to. Layers are counted from 1, and 0 stands for BERT's embeddings; "
         "negative numbers count from the end, so -1 is the last layer. With mix the model learns a scalar mix of all "
-        "layers and the embeddings. With random:K each batch uses one of the last K layers, and evaluation their mean.",
+        "layers and the embeddings. With random:K, training reads one of the last K layers in each batch, and "
+        "evaluation their mean.",
         "-1",
         Record.BERT,
         values="a layer, mix, random:K",
@@ -130,7 +131,9 @@ class BertFlags(FairseqDataclass, Specified):
         effective=lambda cfg: cfg.drop_net_rate(),
         unset="1.0 (0 at an identity start, or gated)",
     )
-    bert_finetune: bool = flag("Train BERT too. Checkpoints then hold its weights, and no cache its states.", False)
+    bert_finetune: bool = flag(
+        "Train BERT, too. Checkpoints then hold BERT's weights, and --bert-cache cannot be used.", False
+    )
     bert_finetune_layers: Optional[int] = flag(
         "How many layers to train, counted down from the one that is read. The default is all, and the embeddings.",
         None,

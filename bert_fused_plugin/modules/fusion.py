@@ -37,7 +37,7 @@ class FusionKind:
 
     @property
     def replaces_embeddings(self) -> bool:
-        """Whether BERT's states take the place of the source embeddings, so that no layer attends to BERT."""
+        """Whether BERT's states replace the source embeddings, so that no layer attends to BERT."""
         return not (self.has_branches or self.is_sublayer)
 
 
@@ -57,7 +57,7 @@ FUSION_KINDS: Dict[str, FusionKind] = {
         help="each layer joins the two branches by a learned gate",
         mix=lambda options: Gate(options.embed_dim),
     ),
-    "embedding": FusionKind(help="BERT's states take the place of the source embeddings"),
+    "embedding": FusionKind(help="BERT's states replace the source embeddings"),
 }
 
 

@@ -19,8 +19,8 @@ from bert_fused_plugin.modules.zero_gradients import after_layer_drop, with_zero
 class BertFusedEncoder(TransformerEncoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, steps 1 and 2).
 
-    With ``--bert-fusion embedding`` BERT's states, projected to the model's width, take the place of the token
-    embeddings.  Its word pieces take the place of the source tokens, and no layer attends to BERT.  If the encoder has
+    With ``--bert-fusion embedding`` BERT's states, projected to the model's width, replace the token
+    embeddings.  Its word pieces replace the source tokens, and no layer attends to BERT.  If the encoder has
     no layers either, its output is H_B itself.  Of *embed_tokens* it uses only the width and the padding index.
     """
 
