@@ -27,7 +27,7 @@ class Both:
     """A model of transformers, by name or directory, and the directory that bert-fused-import has made of it."""
 
     def __init__(self, name: str, imported: str) -> None:
-        self.hf = AutoModelForSeq2SeqLM.from_pretrained(name).float().eval()
+        self.hf = AutoModelForSeq2SeqLM.from_pretrained(name, torch_dtype=torch.float32).eval()
         [model], _, task = load_model_ensemble_and_task(
             [f"{imported}/checkpoint.pt"], arg_overrides={"data": str(imported)}
         )

@@ -115,9 +115,11 @@ def same_language(language: str, tags: Iterable[str]) -> str:
     if not tag_is_valid(language):
         return ""
     script = Language.get(language).maximize().script
-    known = [tag for tag in tags if tag_is_valid(tag) and Language.get(tag).maximize().script == script]
-    tag, _ = closest_match(language, known, max_distance=_SAME_LANGUAGE)
-    return tag if tag in known else ""
+    # the script of Korean is Kore, which is Hangul with Hanja, but NLLB's tag says Hang
+    known = {tag.replace("Hang", "Kore"): tag for tag in tags if tag_is_valid(tag)}
+    known = {name: tag for name, tag in known.items() if Language.get(name).maximize().script == script}
+    name, _ = closest_match(language, [*known], max_distance=_SAME_LANGUAGE)
+    return known.get(name, "")
 
 
 def _model(path: str) -> SentencePieceProcessor:

@@ -16,6 +16,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+import torch
 import transformers
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from jinja2 import Environment, PackageLoader
@@ -62,7 +63,8 @@ def run(args: Namespace) -> None:
     _warn_of_languages(name, attributes, languages[: 1 if vocabulary.tags[0] else 2])
     keep = symbols_of_text(vocabulary, args.vocabulary_of) if args.vocabulary_of else None
     dictionaries = [dictionary_of(symbols, keep) for symbols in vocabulary.symbols]
-    model, report = load(transformers.AutoModelForSeq2SeqLM, name, output_loading_info=True)
+    options = {"torch_dtype": torch.float32, "output_loading_info": True}
+    model, report = load(transformers.AutoModelForSeq2SeqLM, name, **options)
     other = [str(key) for keys in report.values() for key in keys if not any(part in str(key) for part in _COMPUTED)]
     if other:
         raise BertFusedError(

@@ -54,10 +54,10 @@ def load_source(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any
             positions = f"{limit}, the positions of BERT"
             errors.append(f"--bert-max-tokens must be at most {positions}, got {cfg.bert_max_tokens}; leave it out")
         bridge = load_bridge(cfg, task, tokenizer, cfg.bert_max_tokens or limit, bpe)
-        if "src_lang" in options and tokenizer.unk_token_id in bridge.special_tokens:
+        if hasattr(tokenizer, "src_lang") and tokenizer.unk_token_id in bridge.special_tokens:
             errors.append(
                 f"--bert-tokenizer-options: the tokenizer of --bert-model {name} does not know the language "
-                f"{options['src_lang']}; give the code by which the encoder knows it, such as vie_Latn for NLLB"
+                f"{tokenizer.src_lang}; give the code by which the encoder knows it, such as src_lang=vie_Latn for NLLB"
             )
     except BertFusedError as error:
         raise BertFusedError(*errors, *error.errors) from error

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.bert.layer_choice import layer_indices
 from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
-from bert_fused_plugin.data.hf_tokenizer import read_surely, take_program
+from bert_fused_plugin.data.hf_tokenizer import read_surely, take_normalizer, take_program
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import file_of_model
 
@@ -263,6 +263,8 @@ def _problem(model: "PreTrainedModel", missing: Set[str], unread: Set[str]) -> O
             f"({', '.join(left[:3])}, ...); give an encoder without adapters or other additions, or install the "
             "version of transformers that wrote it"
         )
+    if hasattr(model, "lang_embeddings"):
+        return "it must be told the language of each token (use_lang_emb of XLM); give an encoder that reads only text"
     for name, weight in model.named_parameters():
         values = weight.detach().flatten()[:1000]
         if not weight.detach().sum().isfinite():
@@ -287,11 +289,14 @@ def load_tokenizer(name: str, options: Optional[Dict[str, Any]] = None) -> "PreT
     options = options or {}
     tokenizer: PreTrainedTokenizerBase = _load(_tokenizer_from_pretrained, name, **options)
     file = file_of_model(name, "tokenizer.json")
-    if tokenizer.is_fast and file is not None:
+    if not tokenizer.is_fast:
+        read_surely(vars(tokenizer).values(), name)
+    elif file is None:
+        read_surely([tokenizer._tokenizer.model], name)
+        take_normalizer(tokenizer, name)
+    else:
         plain = _load(_tokenizer_from_pretrained, name) if options else tokenizer
         take_program(tokenizer, plain, file, name)
-    else:
-        read_surely([tokenizer._tokenizer.model] if tokenizer.is_fast else vars(tokenizer).values(), name)
     makers = (vars(kind)["__init__"] for kind in type(tokenizer).__mro__ if "__init__" in vars(kind))
     known = {option for maker in makers for option in inspect.signature(maker).parameters}
     if set(options) - known:

@@ -2,13 +2,15 @@
 
 import json
 import logging
+import re
 from hashlib import blake2b
 from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Iterable, List, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Sequence, Tuple
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.files import file_of_model
 
 logger = logging.getLogger(__name__)
 
@@ -83,11 +85,20 @@ class SlowTokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._as_text = tokenizer, _NoSpecialTokens(tokenizer)
+        added = [str(token) for token in tokenizer.added_tokens_decoder.values() if not token.special]
+        choices = "|".join(map(re.escape, sorted(added, key=len, reverse=True)))
+        self._added = re.compile(f"({choices or '(?!)'})")
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the ids of the word pieces of each of the *texts*, without special tokens."""
-        read = (self._tokenizer.tokenize(text, split_special_tokens=True) if text.strip() else [] for text in texts)
-        return [self._as_text(self._tokenizer.convert_tokens_to_ids(pieces)) for pieces in read]
+        return [self._as_text(self._tokenizer.convert_tokens_to_ids([*self._pieces(text)])) for text in texts]
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        for number, part in enumerate(self._added.split(text)):
+            if number % 2:  # a token that a user has added
+                yield part
+            elif part.strip():
+                yield from self._tokenizer.tokenize(part, split_special_tokens=True)
 
     def identity(self) -> str:
         """Return all that the word pieces depend on, also the versions of the packages that split the text."""
@@ -110,8 +121,9 @@ class SlowTokenizer:
 def take_program(tokenizer: Any, plain: Any, file: str, name: str) -> None:
     """Let the fast *tokenizer* of *name* run the program in its *file* tokenizer.json, which its class may rebuild.
 
-    The class adds special tokens if the file adds none, and does what the user's options change.  *plain* is the
-    tokenizer without these options, which must give the same word pieces as the file.
+    The class adds special tokens if the file adds none or they say the language, of which the file knows only one, and
+    does what the user's options change.  *plain* is the tokenizer without these options, which must give the same word
+    pieces as the file.
 
     Raises:
         BertFusedError: Without the options, the class gives other word pieces than the file.
@@ -124,7 +136,7 @@ def take_program(tokenizer: Any, plain: Any, file: str, name: str) -> None:
     read_surely([program.model], name)
     special = before.encode("")
     known = [program.token_to_id(token) for token in special.tokens] == special.ids != []
-    if known and not program.encode("").ids:
+    if known and (hasattr(tokenizer, "src_lang") or not program.encode("").ids):
         program.post_processor = before.post_processor
     parts = ("normalizer", "pre_tokenizer", "post_processor")
     changed = [part for part in parts if _settings(asked, part) != _settings(before, part)]
@@ -143,6 +155,25 @@ def take_program(tokenizer: Any, plain: Any, file: str, name: str) -> None:
         pieces = program.encode("\U0010fffd", add_special_tokens=False).ids  # of a character that nobody uses
         added = program.get_added_tokens_decoder()
         tokenizer.unk_token = next((added[piece].content for piece in pieces if piece in added), None)
+
+
+def take_normalizer(tokenizer: Any, name: str) -> None:
+    """Let the fast *tokenizer* of *name* normalise text by the rules in its model of sentencepiece.
+
+    Some classes of transformers 5, such as that of DeBERTa-v3, build a program without them.
+    """
+    from tokenizers.normalizers import Precompiled, Sequence
+    from transformers.convert_slow_tokenizer import import_protobuf
+
+    program, file = tokenizer._tokenizer, tokenizer.vocab_files_names.get("vocab_file", "")
+    path = file_of_model(name, file) if file.endswith(".model") else None
+    if path is None or "Precompiled" in str(_settings(program, "normalizer")):
+        return
+    model = import_protobuf().ModelProto()
+    model.ParseFromString(Path(path).read_bytes())
+    rules = model.normalizer_spec.precompiled_charsmap
+    if rules:
+        program.normalizer = Sequence([Precompiled(rules), *([program.normalizer] if program.normalizer else [])])
 
 
 def _settings(program: Any, part: str) -> Any:

@@ -15,7 +15,7 @@ from fairseq.data import Dictionary
 from fork_server import ENVIRONMENT
 from helpers import assert_close
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from translation_models import MODELS, TEXT, lines, write
 
 from bert_fused_lab.exporting import export_model
@@ -113,6 +113,21 @@ def test_the_way_back_gives_the_same_tensors_and_that_of_a_trained_model_the_sam
     assert largest_difference(trained) > 0.01
     trained.model.load_state_dict(state["model"])
     assert largest_difference(trained) < 1e-5
+    state["model"][EMBEDDINGS[2]][:2] += 1  # as any training does
+    torch.save(state, tmp_path / "trained.pt")
+    export(tmp_path / "trained.pt", tmp_path / "again", "--imported", directory)
+
+
+def test_a_configuration_in_half_precision_rounds_no_weight(imported, tmp_path):
+    original, *_ = imported(TAGS)
+    half = shutil.copytree(original, tmp_path / "half")
+    config = json.loads((half / "config.json").read_text(encoding="utf-8"))
+    write(half, "config.json", {**config, "dtype": "float16", "torch_dtype": "float16"})
+    convert(half, tmp_path / "imported", *MODELS[TAGS][2])
+    export(tmp_path / "imported" / "checkpoint.pt", tmp_path / "exported")
+    before, after = (load_file(path / "model.safetensors") for path in (original, tmp_path / "exported"))
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "exported").dtype == torch.float32
 
 
 def test_a_part_of_the_vocabulary_is_what_text_letters_and_tags_need(imported, tmp_path, capsys):
@@ -231,10 +246,10 @@ def test_a_model_of_two_languages_is_imported_for_others_with_a_warning(imported
 
 @pytest.mark.parametrize(
     ("language", "tag"),
-    [("en", "eng-Latn"), ("pt_PT", "por-Latn"), ("no", "nob-Latn"), ("sr", "srp-Cyrl"), ("sr_Latn", ""), ("xx", "")],
+    [("en", "eng-Latn"), ("pt_PT", "por-Latn"), ("no", "nob-Latn"), ("ko", "kor-Hang"), ("sr_Latn", ""), ("xx", "")],
 )
 def test_a_language_is_known_by_its_iso_name_in_its_own_script(language, tag):
-    assert same_language(language, ["eng-Latn", "por-Latn", "nob-Latn", "srp-Cyrl", "<mask>"]) == tag
+    assert same_language(language, ["eng-Latn", "por-Latn", "nob-Latn", "kor-Hang", "srp-Cyrl", "<mask>"]) == tag
 
 
 BLOCK = re.compile(r"```bash\n(.*?)```", re.DOTALL)

@@ -152,6 +152,20 @@ def test_a_tokenizer_that_splits_at_random_does_so_no_more(tmp_path, caplog):
     assert len({bridge.tokenizer_fingerprint() for _ in range(9)}) == 1
 
 
+def test_a_class_that_is_told_the_language_places_its_tag(tmp_path):
+    save_language_model("NLLB", tmp_path)
+    program = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    special = [(token, program.token_to_id(token)) for token in ("</s>", "eng_Latn")]
+    program.post_processor = processors.TemplateProcessing(  # as transformers saved it before 2023
+        single="$A </s> eng_Latn", pair="$A $B </s> eng_Latn", special_tokens=special
+    )
+    program.save(str(tmp_path / "tokenizer.json"))
+    for options, tag in (({}, "eng_Latn"), ({"src_lang": "vie_Latn"}, "vie_Latn")):
+        tokenizer = load_tokenizer(str(tmp_path), options)
+        before, _, after = FastTokenizer(tokenizer).template(1)
+        assert [tokenizer.convert_ids_to_tokens(tokens) for tokens in (before, after)] == [[tag], ["</s>"]]
+
+
 # --- the encoder
 
 
@@ -205,8 +219,9 @@ def test_weights_that_the_class_does_not_read_are_named(copied, name):
 def test_heads_may_be_left_over(tmp_path, kind, head):
     save_language_model(kind, tmp_path)
     head.from_pretrained(tmp_path).save_pretrained(tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    weights["embeddings.position_ids"] = torch.arange(9)  # a buffer that old versions saved
+    if kind != "T5":
+        weights = {**load_file(tmp_path / "model.safetensors"), "embeddings.position_ids": torch.arange(9)}
+        save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})  # with a buffer that old versions saved
     FrozenBert.from_pretrained(str(tmp_path))
 
 
@@ -236,6 +251,11 @@ def test_weights_that_are_no_numbers_are_refused(copied, name, value):
         return weights
 
     assert f"its weight {name} has numbers that are infinite or not a number" in refused(copied(spoil))
+
+
+def test_an_encoder_that_is_told_the_language_of_each_token_is_refused(tmp_path):
+    save_language_model("XLM", tmp_path, n_langs=2, use_lang_emb=True)
+    assert "it must be told the language of each token (use_lang_emb of XLM)" in refused(str(tmp_path))
 
 
 def test_integers_without_their_scale_are_refused(copied):

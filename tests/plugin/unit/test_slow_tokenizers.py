@@ -6,6 +6,7 @@ import shutil
 import pytest
 from helpers import dictionary_of, framed
 from language_models import TEXT, save_language_model
+from sentencepiece import SentencePieceProcessor
 from slow_tokenizers import JAPANESE, SLOW, VIETNAMESE, sentencepiece_model
 from transformers import AutoTokenizer
 
@@ -52,6 +53,28 @@ def test_bert_reads_what_the_tokenizer_gives_its_own_model(name, saved):
     twin = copy.deepcopy(bridge)  # as fairseq's EMA makes one
     assert (framed(twin, lines), twin.tokenizer_fingerprint()) == (rows, bridge.tokenizer_fingerprint())
     assert bridge.pieces(rows[0])[1:-1] == tokenizer.convert_ids_to_tokens(rows[0])[1:-1]
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_tokens_that_a_user_has_added_stay_whole(name, saved, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(saved(name))
+    tokenizer.add_tokens(["covid", "covid19"])
+    tokenizer.save_pretrained(tmp_path)
+    [pieces] = make_bridge(str(tmp_path)).word_pieces(["a covid19 a"])
+    assert pieces.count(tokenizer.convert_tokens_to_ids("covid19")) == 1
+    assert tokenizer.convert_tokens_to_ids("covid") not in pieces
+
+
+def test_a_model_of_sentencepiece_normalises_its_text(tmp_path):
+    special = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
+    names = {"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+    model, _ = sentencepiece_model(tmp_path / "spm", ["狗 , 家 ! ( dog )", *TEXT], **special, **names)
+    (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "vocab_type": "spm"}')
+    bridge = make_bridge(str(tmp_path))
+    line = "狗，家！\u00a0（ｄｏｇ）"
+    [pieces] = bridge.word_pieces([line])
+    assert bridge.pieces(pieces) == SentencePieceProcessor(model_file=model).encode(line, out_type=str)
 
 
 def test_signs_that_a_model_of_sentencepiece_names_are_text(tmp_path):
