@@ -74,14 +74,8 @@ class FinetunedBert(PretrainedBert):
         if self._factor == 1:
             return self.model(**inputs)
         with _ONE_AT_A_TIME:
-            weights = {name: self._weight(theta) for name, theta in self._thetas()}
+            weights = {name: _Scaled.apply(theta, self._factor) for name, theta in self._thetas()}
             return functional_call(self.model, weights, (), inputs)
-
-    def _weight(self, theta: Tensor) -> Tensor:
-        """Return W = f theta, whose gradient goes to theta unchanged."""
-        if not torch.is_grad_enabled():
-            return self._factor * theta
-        return theta - theta.detach() + self._factor * theta.detach()
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         # fairseq's --fp16 comes here as half(), in which T5, for example, would overflow
@@ -108,6 +102,18 @@ class FinetunedBert(PretrainedBert):
                 state_dict[key] = state_dict[key] * ratio
         state_dict.update({f"{prefix}lr_factor": torch.tensor(self._factor), f"{prefix}scaled": self.scaled})
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+class _Scaled(torch.autograd.Function):
+    """The weight W = f theta, whose gradient goes to theta unchanged."""
+
+    @staticmethod
+    def forward(ctx: Any, theta: Tensor, factor: float) -> Tensor:
+        return theta * factor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None]:
+        return gradients[0], None
 
 
 def _used_parameters(model: "PreTrainedModel", top: int, last_layers: Optional[int]) -> Set[str]:

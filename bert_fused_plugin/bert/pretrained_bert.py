@@ -201,8 +201,7 @@ def groups_by_length(lengths: Sequence[int], fewest: int) -> Iterator[List[int]]
             yield group
             group = []
         group.append(row)
-    if group:
-        yield group
+    yield group
 
 
 def load_encoder(name: str) -> "PreTrainedModel":

@@ -123,21 +123,12 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
             states = torch.stack((net_output[0], other[0]), dim=-2)  # of both readings, (B, T, 2, ...)
         target = model.get_targets(sample, net_output)
         loss_of: Any = label_smoothed_loss if matrix is None else partial(projected_loss, matrix=matrix)
-        loss, nll_loss, correct, *divergence = loss_of(
-            states, target=target, eps=self.eps, padding_idx=self.padding_idx, agreement=agreement
-        )
+        values = loss_of(states, target=target, eps=self.eps, padding_idx=self.padding_idx, agreement=agreement)
+        totals = values if matrix is not None else [value.sum() for value in values]
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
-        logging_output = {
-            "loss": loss.detach().sum(),
-            "nll_loss": nll_loss.detach().sum(),
-            "n_correct": correct.sum(),
-            "ntokens": sample["ntokens"],
-            "nsentences": target.size(0),
-            "sample_size": sample_size,
-        }
-        if divergence:
-            logging_output["divergence"] = divergence[0].sum()
-        return loss.sum() if reduce else loss, sample_size, logging_output
+        logged = zip(("loss", "nll_loss", "n_correct", "divergence"), (total.detach() for total in totals))
+        sizes = {"ntokens": sample["ntokens"], "nsentences": target.size(0), "sample_size": sample_size}
+        return totals[0] if reduce else values[0], sample_size, {**dict(logged), **sizes}
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:

@@ -40,18 +40,13 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
 
 
 def _decide(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Optional[Tensor], int]:
-    sentence = torch.div(new_order, beam_size, rounding_mode="floor")
-    rows = len(new_order)
-    size = rows // num_sentences if beam_size == 1 else beam_size
-    if size < 1 or rows % size:
-        return sentence, 1
-    if rows == num_sentences * size:
-        unmoved = torch.div(torch.arange(rows, device=new_order.device), size, rounding_mode="floor")
-        if torch.equal(sentence, unmoved):
-            return None, size
-    groups = sentence.view(-1, size)
-    first = groups[:, 0]
-    return (first, size) if (groups == first.unsqueeze(1)).all() else (sentence, 1)
+    sentences = torch.div(new_order.cpu(), beam_size, rounding_mode="floor")  # one copy instead of several launches
+    size = len(new_order) // num_sentences if beam_size == 1 else beam_size
+    if size < 1 or not torch.equal(sentences, sentences[::size].repeat_interleave(size)):
+        size = 1
+    if torch.equal(sentences[::size], torch.arange(num_sentences)):
+        return None, size
+    return torch.div(new_order[::size], beam_size, rounding_mode="floor"), size
 
 
 def select_rows(value: Any, rows: Tensor, dim: int = 0) -> Any:

@@ -17,29 +17,21 @@ class KeysAndValues(NamedTuple):
 
 
 class CrossAttention(MappedAttention):
-    """Multi-head attention to states of width *dim*; the other arguments are those of `MappedAttention`.
+    """Multi-head attention to other states, of the widths *kdim* and *vdim*; the arguments are `MappedAttention`'s.
 
     The states are projected apart, see `project`; fairseq's attention projects them again for each beam.
     """
 
-    def __init__(
-        self, embed_dim: int, num_heads: int, dim: int, dropout: float, attention_map: str = "softmax"
-    ) -> None:
-        super().__init__(embed_dim, num_heads, dropout, attention_map, kdim=dim, vdim=dim)
-
     def forward(self, query: Tensor, memory: KeysAndValues, need_weights: bool = False) -> Attended:
-        """Return the attention's output, (B, T, C), and its weights, (H, B, T, S), or None if nobody needs them.
+        """Return the attention's output, (B, T, C), and its weights, (N, H, beams T, S), or None if nobody needs them.
 
         The *query* is (B, T, C), where B is a multiple of the N sentences of *memory*, see `project`: the beams of a
         sentence stand side by side.
         """
         keys, values, mask = memory
-        sentences, heads, length, _ = keys.shape
         # the beams of a sentence are further queries of it: (B, T, C) -> (N, beams T, C)
-        queries = self.by_head(self.q_proj(query).view(sentences, -1, self.embed_dim))
+        queries = self.by_head(self.q_proj(query).view(len(keys), -1, self.embed_dim))
         out, weights = self.attend(queries, keys, values, mask, need_weights)
-        if weights is not None:
-            weights = weights.view(sentences, heads, -1, query.size(1), length).transpose(0, 1).flatten(1, 2)
         return self.out_proj(out.transpose(1, 2).reshape(query.shape)), weights
 
 

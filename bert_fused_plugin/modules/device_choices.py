@@ -16,7 +16,7 @@ class Together:
     """Several linear maps of the same input; where launches matter, one product computes all of them.
 
     The joined matrix is a copy, which serves one pass or one search.  On a CPU, where a copy would not pay, and if one
-    of the *maps* is more than its matrix, they are applied one by one.  Their inputs are on the device of *x*.
+    of the *maps* is more than its matrix, they are applied one by one.  Of *x*, only its device counts.
     """
 
     def __init__(self, x: Tensor, *maps: Any) -> None:

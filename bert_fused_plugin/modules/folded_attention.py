@@ -51,7 +51,7 @@ class FoldingAttention(CrossAttention):
         weights = attention_weights_of(self.attention_map, by_head)
         dropped = self.dropout_module(weights.type_as(scores)).transpose(1, 2).flatten(2)
         out = torch.baddbmm(self.out_proj.bias, dropped, memory.values).view_as(query)
-        return out, weights.transpose(0, 1).flatten(1, 2).unsqueeze(2) if need_weights else None
+        return out, weights if need_weights else None
 
     def _may_fold(self, keys: Tensor) -> bool:
         """Return whether the matrices can be folded into *keys*, (N, H, S, C / H), and this pays."""

@@ -14,6 +14,7 @@ from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 # the states, the weights of the NMT branch, and those of BERT's branch; None where nobody needs them
 Fused = Tuple[Tensor, Optional[Tensor], Optional[Tensor]]
+Needed = Tuple[bool, bool]  # whether somebody needs those of the NMT branch, and those of BERT's
 
 # fairseq 0.12's layer registers these copies of q_proj, k_proj, ... for a fused kernel
 _SAVED_TWICE = tuple(f"{part}_{kind}" for part in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias"))
@@ -64,9 +65,8 @@ class FusedLayer(nn.Module):
 
     def cross_attention(self, dim: int) -> FoldingAttention:
         """Build the attention to the states of the encoder or of BERT, which are *dim* wide."""
-        options = self.options
-        heads, rate = options.num_heads, options.attention_dropout
-        return FoldingAttention(options.embed_dim, heads, dim, rate, options.attention_map)
+        o = self.options
+        return FoldingAttention(o.embed_dim, o.num_heads, o.attention_dropout, o.attention_map, kdim=dim, vdim=dim)
 
     def add_bert(self) -> None:
         """Add the attention to BERT, and what joins it with the NMT branch; they are None in a layer without BERT."""
@@ -102,18 +102,18 @@ class FusedLayer(nn.Module):
         return x if self.options.normalize_before else norm(x)
 
     def attend(
-        self, x: Tensor, attention: nn.Module, memory: Any, norm: nn.Module, bert: Any, need_weights: bool = False
+        self, x: Tensor, attention: nn.Module, memory: Any, norm: nn.Module, bert: Any, needed: Needed = (False, False)
     ) -> Fused:
         """Return the states, (B, T, C), after the NMT branch and BERT's branch, and the attention weights of both.
 
         The NMT branch is an *attention* to *memory*, with its layer norm.  A branch whose memory is None is left out.
         """
         if self.bert_attn_layer_norm is not None:
-            return self._attend_in_turn(x, attention, memory, norm, bert, need_weights)
+            return self._attend_in_turn(x, attention, memory, norm, bert, needed)
         h = self.before(x, norm)
-        nmt_out, nmt_weights = (None, None) if memory is None else attention(h, memory, need_weights)
-        bert_out, bert_weights = (None, None) if bert is None else self.bert_attn(h, bert, need_weights)
-        return self.after(x, self._joined(nmt_out, bert_out, attention), norm), nmt_weights, bert_weights
+        of_nmt, nmt_weights = (None, None) if memory is None else attention(h, memory, needed[0])
+        of_bert, bert_weights = (None, None) if bert is None else self.bert_attn(h, bert, needed[1])
+        return self.after(x, self._joined(of_nmt, of_bert, attention), norm), nmt_weights, bert_weights
 
     def _joined(self, nmt: Any, bert: Any, attention: nn.Module) -> Tensor:
         if self.bert_attn is None:
@@ -125,14 +125,15 @@ class FusedLayer(nn.Module):
         return self.mix(nmt, bert)
 
     def _attend_in_turn(
-        self, x: Tensor, attention: nn.Module, memory: Any, norm: nn.Module, bert: Optional[Memory], need_weights: bool
+        self, x: Tensor, attention: nn.Module, memory: Any, norm: nn.Module, bert: Optional[Memory], needed: Needed
     ) -> Fused:
-        steps = [(self.bert_attn, bert, self.bert_attn_layer_norm), (attention, memory, norm)]
+        of_nmt = (attention, memory, norm, needed[0])
+        of_bert = (self.bert_attn, bert, self.bert_attn_layer_norm, needed[1])
         weights: Dict[Any, Optional[Tensor]] = {}
-        for step_attention, step_memory, step_norm in steps if self.options.bert_first else steps[::-1]:
-            if step_memory is not None:
-                out, weights[step_attention] = step_attention(self.before(x, step_norm), step_memory, need_weights)
-                x = self.after(x, out, step_norm)
+        for part, states, its_norm, is_needed in (of_bert, of_nmt) if self.options.bert_first else (of_nmt, of_bert):
+            if states is not None:
+                out, weights[part] = part(self.before(x, its_norm), states, is_needed)
+                x = self.after(x, out, its_norm)
         return x, weights.get(attention), weights.get(self.bert_attn)
 
     def feed_forward(self, x: Tensor) -> Tensor:
@@ -184,18 +185,23 @@ class BertFusedDecoderLayer(FusedLayer):
         self.add_feed_forward()
 
     def forward(
-        self, x: Tensor, encoder: Optional[Memory], bert: Optional[Memory], target: Positions, need_attn: bool = False
+        self,
+        x: Tensor,
+        encoder: Optional[Memory],
+        bert: Optional[Memory],
+        target: Positions,
+        needed: Needed = (False, False),
     ) -> Fused:
         """Return this layer's states, (B, T, C), from those of the layer below, *x*, (B, T, C).
 
-        With *need_attn* the weights of the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L), follow.
-        An attention to *encoder* or to *bert*, which are projected already, is left out for None.  *target* says what
-        the positions of the target see of each other; T is 1 in incremental decoding.
+        The *needed* weights of the attention to the encoder, (N, H, beams T, S), and to BERT, (N, H, beams T, L),
+        follow.  An attention to *encoder* or to *bert*, which are projected already, is left out for None.  *target*
+        says what the positions of the target see of each other; T is 1 in incremental decoding.
         """
         # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
         out, _ = self.self_attn(self.before(x, self.self_attn_layer_norm), target)
         x = self.after(x, out, self.self_attn_layer_norm)
         # 2. s~ = 1/2 (attn_E(s^, H_E, H_E) + attn_B(s^, H_B, H_B))   (step 3)
-        x, attn, bert_attn = self.attend(x, self.encoder_attn, encoder, self.encoder_attn_layer_norm, bert, need_attn)
+        x, attn, bert_attn = self.attend(x, self.encoder_attn, encoder, self.encoder_attn_layer_norm, bert, needed)
         # 3. FFN(s~)
         return self.feed_forward(x), attn, bert_attn

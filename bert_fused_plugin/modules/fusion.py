@@ -25,8 +25,8 @@ class FusionKind:
     # (B, T, C) each, under drop-net; None: there are no two branches
     mix: Optional[Callable[[Any], nn.Module]] = None
     is_sublayer: bool = False  # whether the attention to BERT is a sub-layer of its own, which has a layer norm
-    # whether it is the weighted sum of --bert-branch-weights; only this is what drop-net with p_net = 1, the paper's,
-    # which never joins the branches in training, is meant for
+    # whether the branches are summed with --bert-branch-weights; only then does the paper's drop-net with p_net = 1,
+    # which never joins the branches in training, make sense
     weighted: bool = False
     identity_start: IdentityStart = IdentityStart.IMPOSSIBLE  # the condition of ``--bert-identity-start``
 

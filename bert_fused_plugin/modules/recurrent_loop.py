@@ -12,7 +12,7 @@ from bert_fused_plugin.modules.recurrent_function import RecurrentFunction
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru
 
 
-class Memory(NamedTuple):
+class ProjectedMemory(NamedTuple):
     """States that this pass attends to, in all the projections that it needs; made once for a sentence.
 
     A context is a weighted sum of annotations, c_i = sum_j alpha_ij h_j.  Therefore a product with the context is the
@@ -27,10 +27,10 @@ class Memory(NamedTuple):
     padding_mask: Tensor  # (B, S)
 
 
-def add_context(x: Tensor, memories: Dict[str, Memory], alphas: Dict[str, Tensor], values: str) -> Tensor:
+def add_context(x: Tensor, memories: Dict[str, ProjectedMemory], alphas: Dict[str, Tensor], values: str) -> Tensor:
     """Return *x*, (B, T, D), plus C c_i for each row and step, from the weights *alphas* of each memory, (B, T, S).
 
-    The field *values* of a `Memory` holds C h.
+    The field *values* of a `ProjectedMemory` holds C h.
     """
     for name, memory in memories.items():
         # a memory belongs to all beams of its sentence
@@ -41,14 +41,14 @@ def add_context(x: Tensor, memories: Dict[str, Memory], alphas: Dict[str, Tensor
     return x
 
 
-def state_weights(cell: ConditionalGru, memories: Dict[str, Memory]) -> Tensor:
+def state_weights(cell: ConditionalGru, memories: Dict[str, ProjectedMemory]) -> Tensor:
     """Return each W_a, U_z and U_r as one matrix, because each step needs their products with the state."""
     queries = [m.attention.query_proj.weight for m in memories.values() if m.attention is not None]
     return torch.cat([*queries, cell.gate_proj.weight])
 
 
 def recurrent_loop(
-    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, Memory], from_state: Tensor
+    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, ProjectedMemory], from_state: Tensor
 ) -> Tuple[Tensor, Dict[str, Tensor]]:
     """Return the states, (B, T, n), and the attention to each of the *memories*, (B, T, S).
 
@@ -70,7 +70,7 @@ def recurrent_loop(
     return torch.stack(states, dim=1), {name: torch.cat([alpha[name] for alpha in alphas], dim=1) for name in memories}
 
 
-def attention_weights(memories: Dict[str, Memory], queries: List[Tensor]) -> Dict[str, Tensor]:
+def attention_weights(memories: Dict[str, ProjectedMemory], queries: List[Tensor]) -> Dict[str, Tensor]:
     """Return alpha, (B, 1, S), for each memory from its projected query, (B, A), which is empty without attention."""
     alphas = {}
     for (name, memory), query in zip(memories.items(), queries):
@@ -84,7 +84,7 @@ def attention_weights(memories: Dict[str, Memory], queries: List[Tensor]) -> Dic
     return alphas
 
 
-def _fits_function(inputs: Tensor, memories: Dict[str, Memory]) -> bool:
+def _fits_function(inputs: Tensor, memories: Dict[str, ProjectedMemory]) -> bool:
     return (
         launches_matter(inputs)
         and torch.is_grad_enabled()
@@ -99,7 +99,7 @@ def _fits_function(inputs: Tensor, memories: Dict[str, Memory]) -> bool:
 
 
 def _by_function(
-    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, Memory], from_state: Tensor
+    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, ProjectedMemory], from_state: Tensor
 ) -> Tuple[Tensor, Dict[str, Tensor]]:
     parts: List[Optional[Tensor]] = []
     for memory in memories.values():

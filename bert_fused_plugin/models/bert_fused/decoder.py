@@ -45,22 +45,24 @@ class BertFusedDecoder(TransformerDecoderBase):
         """Return the states under the output layer, (B, T, C), and ``extra``; the arguments are those of fairseq's.
 
         ``extra["attn"]`` and ``extra["bert_attn"]`` list the attention of one layer to the source, (B, T, S), and to
-        BERT, (B, T, L), as the mean over heads.  In training they are None unless *alignment_layer* is given.  With
-        embedding fusion the encoder's positions are BERT's word pieces, and the attention to them is
-        ``extra["bert_attn"]``.
+        BERT, (B, T, L), as the mean over heads.  In training they are None unless *alignment_layer* is given, and a
+        search, which shows nobody the attention to BERT, does not compute it.  With embedding fusion the encoder's
+        positions are BERT's word pieces, and the attention to them is ``extra["bert_attn"]``.
         """
         x = self._embed(prev_output_tokens, incremental_state)
-        if encoder_out["encoder_out"][0].requires_grad:  # drop-net may leave the encoder out of every layer
-            x = with_zero_gradients(x, encoder_out["encoder_out"][0])
         target = Positions(None, incremental_state is None and not full_context_alignment, incremental_state)
         attn_layer = alignment_layer
         if attn_layer is None and not self.training:
             attn_layer = self.num_layers - 1
         attn = bert_attn = None
         x, layers = after_layer_drop(x, self.layers)
-        for index, (layer, memories) in enumerate(zip(layers, self._memories(layers, encoder_out, incremental_state))):
-            x, *weights = layer(x, *memories, target, need_attn=index == attn_layer)
-            if index == attn_layer:
+        memories = self._memories(layers, encoder_out, incremental_state)
+        if all(of_encoder is None for of_encoder, _ in memories):  # by drop-net or LayerDrop
+            x = with_zero_gradients(x, encoder_out["encoder_out"][0])
+        for index, (layer, memory) in enumerate(zip(layers, memories)):
+            is_shown = index == attn_layer
+            x, *weights = layer(x, *memory, target, (is_shown, is_shown and incremental_state is None))
+            if is_shown:
                 attn, bert_attn = weights
         if self.layer_norm is not None:
             x = self.layer_norm(x)
@@ -68,7 +70,8 @@ class BertFusedDecoder(TransformerDecoderBase):
             x = self.project_out_dim(x)
         if self.replaces_embeddings:
             attn, bert_attn = None, attn
-        return x, {"attn": _mean(attn, alignment_heads), "bert_attn": _mean(bert_attn, alignment_heads)}
+        size = x.shape[:2]
+        return x, {"attn": _mean(attn, alignment_heads, *size), "bert_attn": _mean(bert_attn, alignment_heads, *size)}
 
     def reorder_incremental_state_scripting(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
         """Reorder the keys and values of self-attention; fairseq's would look for them in all modules in each step."""
@@ -103,7 +106,7 @@ class BertFusedDecoder(TransformerDecoderBase):
             positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
-        x = self.embed_scale * self.embed_tokens(prev_output_tokens.contiguous())
+        x = self.embed_scale * self.embed_tokens(prev_output_tokens)
         if positions is not None:
             x = x + positions
         if self.layernorm_embedding is not None:
@@ -111,6 +114,6 @@ class BertFusedDecoder(TransformerDecoderBase):
         return self.dropout_module(x)
 
 
-def _mean(weights: Optional[Tensor], num_heads: Optional[int]) -> Optional[List[Tensor]]:
-    """Return a list of the mean over the first *num_heads* heads, (B, T, S), of *weights*, (H, B, T, S)."""
-    return None if weights is None else [weights[:num_heads].mean(dim=0)]
+def _mean(weights: Optional[Tensor], num_heads: Optional[int], rows: int, length: int) -> Optional[List[Tensor]]:
+    """Return a list of the mean over the first *num_heads* heads, (B, T, S), of *weights*, (N, H, beams T, S)."""
+    return None if weights is None else [weights[:, :num_heads].mean(dim=1).view(rows, length, -1)]

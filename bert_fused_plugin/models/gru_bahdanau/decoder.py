@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, AdditiveAttention, RecurrentAttention
-from bert_fused_plugin.modules.recurrent_loop import Memory, add_context, recurrent_loop, state_weights
+from bert_fused_plugin.modules.recurrent_loop import ProjectedMemory, add_context, recurrent_loop, state_weights
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru, DeepOutput
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
@@ -134,11 +134,11 @@ class GruDecoder(FairseqIncrementalDecoder):
         """Return the length of the longest target that the model accepts."""
         return self.max_target_positions
 
-    def _memories(self, encoder_out: Dict[str, List[Any]]) -> Tuple[Dict[str, Memory], List[Tensor]]:
+    def _memories(self, encoder_out: Dict[str, List[Any]]) -> Tuple[Dict[str, ProjectedMemory], List[Tensor]]:
         """Return the memories that this pass reads, under drop-net, and the tensors that would not get a gradient."""
         nmt_alone, bert_alone = (True, False) if self.bert_attention is None else self.drop_net()
         w_nmt, w_bert = (1.0, 1.0) if nmt_alone or bert_alone else self.branch_weights
-        memories: Dict[str, Memory] = {}
+        memories: Dict[str, ProjectedMemory] = {}
         unused: List[Tensor] = []
         if not bert_alone:
             memories["attn"] = self._nmt_memory(encoder_out, w_nmt)
@@ -153,7 +153,7 @@ class GruDecoder(FairseqIncrementalDecoder):
                 memories["bert_attn"] = self._memory(self.bert_attention, w_bert, keys, values, padding_mask)
         return memories, unused
 
-    def _nmt_memory(self, encoder_out: Dict[str, List[Any]], weight: float) -> Memory:
+    def _nmt_memory(self, encoder_out: Dict[str, List[Any]], weight: float) -> ProjectedMemory:
         padding_mask = encoder_out["encoder_padding_mask"][0]
         if self.attention is None:
             values = encoder_out["final_states"][0].unsqueeze(1)  # one position, the summary c
@@ -163,9 +163,9 @@ class GruDecoder(FairseqIncrementalDecoder):
 
     def _memory(
         self, attention: Optional[RecurrentAttention], weight: float, keys: Tensor, values: Tensor, padding_mask: Tensor
-    ) -> Memory:
+    ) -> ProjectedMemory:
         context_proj, output_proj = self.cell.context_proj, self.deep_output.context_proj
-        return Memory(attention, weight, keys, context_proj(values), output_proj(values), padding_mask)
+        return ProjectedMemory(attention, weight, keys, context_proj(values), output_proj(values), padding_mask)
 
     def _initial_states(self, final_states: Tensor, rows: int) -> Tensor:
         """Return s_0 = tanh(W_s backward h_1) of each layer for each of the *rows*, (layers, B, n)."""

@@ -119,12 +119,12 @@ def encode(layer, h, bert):
     return layer(h, None if bert_alone else Positions(MASK), memory)
 
 
-def decode(layer, s, h, bert, need_attn=False):
+def decode(layer, s, h, bert, needed=(False, False)):
     """Apply a layer of the decoder, and leave out what drop-net says."""
     nmt_alone, bert_alone = layer.drop_net()
     [encoder_memory] = project([None if bert_alone else layer.encoder_attn], h, MASK)
     [bert_memory] = project([None if nmt_alone else layer.bert_attn], bert, BERT_MASK)
-    return layer(s, encoder_memory, bert_memory, Positions(is_causal=True), need_attn)
+    return layer(s, encoder_memory, bert_memory, Positions(is_causal=True), needed)
 
 
 NORMS = pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
@@ -148,14 +148,14 @@ def test_fusions_of_two_branches_equal_their_formula(monkeypatch, name, normaliz
     to_target = reads(decoder.self_attn, None, None), decoder.self_attn_layer_norm
     fused = joined(join, decoder, nmt, to_bert), decoder.encoder_attn_layer_norm
     expected = literal_layer(decoder, s, [to_target, fused])
-    for need_attn in (False, True):
-        actual, *weights = decode(decoder, s, h, bert, need_attn)
+    for needed in itertools.product((False, True), repeat=2):
+        actual, *weights = decode(decoder, s, h, bert, needed)
         assert_close(actual, expected, atol=1e-10)
-        assert need_attn or weights == [None, None]
+        assert u is not None or [attn is not None for attn in weights] == [*needed]
     if u is None:
-        assert [attn.shape for attn in weights] == [(H, B, T, S), (H, B, T, L)]
-        assert_close(weights[1].sum(-1), torch.ones(H, B, T).double())
-        assert weights[1][:, 0, :, L - 3 :].eq(0).all()
+        assert [attn.shape for attn in weights] == [(B, H, T, S), (B, H, T, L)]
+        assert_close(weights[1].sum(-1), torch.ones(B, H, T).double())
+        assert weights[1][0, :, :, L - 3 :].eq(0).all()
 
 
 @NORMS

@@ -33,7 +33,8 @@ class TwoLinear:
         """Return what the layer adds to x, and the names of the branches that it computes."""
         nmt_alone, bert_alone = self.layer.drop_net()
         memories = (None if bert_alone else "memory of nmt", None if nmt_alone else "memory of bert")
-        out, *weights = self.layer.attend(self.x, self.nmt, memories[0], torch.nn.Identity(), memories[1], True)
+        needed = (True, True)
+        out, *weights = self.layer.attend(self.x, self.nmt, memories[0], torch.nn.Identity(), memories[1], needed)
         return out - self.x, [weight for weight in weights if weight is not None]
 
     def gradients(self):

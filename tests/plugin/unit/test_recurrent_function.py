@@ -7,7 +7,7 @@ from helpers import randomise
 from bert_fused_plugin.modules import recurrent_loop as module
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 from bert_fused_plugin.modules.recurrent_function import RecurrentFunction
-from bert_fused_plugin.modules.recurrent_loop import Memory, recurrent_loop, state_weights
+from bert_fused_plugin.modules.recurrent_loop import ProjectedMemory, recurrent_loop, state_weights
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru
 
 B, T, N, M = 3, 4, 5, 6
@@ -31,7 +31,7 @@ def case(request):
         padding = torch.zeros(B, length, dtype=torch.bool)
         padding[0, 1:] = padding[2, :1] = True
         keys, values = leaf(B, length, 9 + i), leaf(B, length, 3 * N)
-        memories[f"memory {i}"] = Memory(attention, weight, keys, values, values, padding)
+        memories[f"memory {i}"] = ProjectedMemory(attention, weight, keys, values, values, padding)
     return cell, leaf(B, T, 3 * N), leaf(B, N), memories
 
 
@@ -105,7 +105,9 @@ def test_lower_precision_is_as_exact_as_the_plain_loop(case, monkeypatch, dtype)
     cell, inputs, state, memories = case
     for name, memory in memories.items():
         keys, values = (t.detach().to(dtype).requires_grad_() for t in (memory.keys, memory.gate_values))
-        memories[name] = Memory(memory.attention.to(dtype), memory.weight, keys, values, values, memory.padding_mask)
+        memories[name] = ProjectedMemory(
+            memory.attention.to(dtype), memory.weight, keys, values, values, memory.padding_mask
+        )
     lower = cell.to(dtype), *(t.detach().to(dtype).requires_grad_() for t in (inputs, state)), memories
     plain, function = (run(lower, monkeypatch, by_function=by) for by in (False, True))
     for value, one, other in zip(exact, plain, function):
