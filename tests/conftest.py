@@ -34,7 +34,7 @@ test_interactive test_multilingual test_pinned test_toy_task test_warm_start_com
 """
 AROUND = """
 test_back_translation test_benchmark test_constraints test_deploy test_documentation test_estimate test_example_tools
-test_hydra test_mono_text test_own_data test_own_data_recipe test_readme test_recipe_restarts test_recipes
+test_hydra test_mono_text test_own_data test_readme test_recipe_restarts test_recipes
 test_setup_script test_vietnamese
 """
 

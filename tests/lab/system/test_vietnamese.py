@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from documentation import blocks
+from fork_server import run_forked
 from slow_tokenizers import phobert
-from test_own_data_recipe import run
 from transformers import RobertaConfig, RobertaModel
 from workspace import ROOT
 
@@ -41,6 +41,12 @@ def place(tmp_path_factory):
     config = RobertaConfig(vocab_size=len(tokenizer), **sizes, max_position_embeddings=42, pad_token_id=1)
     RobertaModel(config).save_pretrained(path / "phobert")
     return path
+
+
+def run(path, source, target, data, *steps, **options):
+    """Run bert-fused-recipe in a folder."""
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    return run_forked("bert-fused-recipe", source, target, data, *words, *steps, cwd=path, timeout=600)
 
 
 def given(place, **more):

@@ -1,7 +1,11 @@
 """How long a recipe will take, from what its step estimate has measured, and what it shows of a training."""
 
+import os
+from argparse import Namespace
+
 import pytest
 
+from bert_fused_lab.recipe import estimate
 from bert_fused_lab.recipe.data import sample
 from bert_fused_lab.recipe.estimate import Probe, steps
 from bert_fused_lab.recipe.progress import shown
@@ -48,6 +52,19 @@ def probe(tmp_path):
     write_probe(tmp_path / "probe", "plain", ups=2)
     write_probe(tmp_path / "probe", "fused", ups=1, states=1)
     return tmp_path / "probe"
+
+
+@pytest.mark.parametrize(
+    ("given", "transformers"),
+    [({}, 2), ({"start": "x"}, 1), ({"mono": "x"}, 3), ({"mono": "x", "reverse": "y"}, 2)],
+)
+def test_the_disk_is_that_of_the_checkpoints_of_all_systems_and_seeds(tmp_path, given, transformers):
+    for kind, megabytes in (("plain", 10), ("fused", 30)):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "checkpoint_last.pt").touch()
+        os.truncate(tmp_path / kind / "checkpoint_last.pt", megabytes * 10**6)
+    args = Namespace(**{"seeds": [1, 2], "start": None, "mono": None, "reverse": None, **given})
+    assert estimate._gigabytes(args, tmp_path) == pytest.approx(2 * 8 * (transformers * 0.01 + 0.03))
 
 
 def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp_path):

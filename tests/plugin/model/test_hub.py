@@ -105,14 +105,10 @@ def test_all_white_space_separates_words():
 
 def test_a_misspelt_setting_of_the_search_is_refused():
     hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), max_len_b=5)
-    with pytest.raises(BertFusedError, match="beem: no setting of the search"):
-        hub.translate(["the dog"], beem=7)
-    with pytest.raises(BertFusedError, match="nbest: no setting of the search"):  # of which it would return the first
-        hub.translate(["the dog"], nbest=3)
-    with pytest.raises(BertFusedError, match="constraints: no setting of the search"):  # it would mix up the sentences
-        hub.translate(["the dog"], constraints="ordered")
-    with pytest.raises(BertFusedError, match="retain_dropout: no setting of the search"):  # load_hub reads it
-        hub.translate(["the dog"], retain_dropout=True)
+    # nbest would return the first, constraints would mix up the sentences, and load_hub reads retain_dropout
+    for name in ("beem", "nbest", "constraints", "retain_dropout"):
+        with pytest.raises(BertFusedError, match=f"{name}: no setting of the search"):
+            hub.translate(["the dog"], **{name: 3})
     assert hub.translate(["the dog"], lenpen=0.5, verbose=False, skip_invalid_size_inputs=True)
 
 

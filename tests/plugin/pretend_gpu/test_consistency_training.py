@@ -1,17 +1,15 @@
 """Consistency training of each family of models: what the second reading shares with the first, and what it lacks."""
 
-from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 import torch
-from fairseq.models.lstm import LSTMModel
-from fairseq.models.lstm import base_architecture as lstm
 from fairseq.modules import FairseqDropout
-from helpers import SIZES, criterion_of, randomise
+from helpers import criterion_of
+from model_cases import LSTM, STOCK
 from pretend import needs_pretend_gpu, pretend_gpu
 
-NAMES = ["parallel", "drop-net", "embedding", "bert_decoder", "mix", "fine-tuned", "gru: BERT", "fairseq's transformer"]
+NAMES = ["parallel", "drop-net", "embedding", "bert_decoder", "mix", "fine-tuned", "gru: BERT", STOCK, LSTM]
 
 
 def step(cases, model, consistency, cached=False, **flags):
@@ -88,18 +86,6 @@ def test_a_frozen_bert_reads_once_and_the_second_reading_lacks_some_of_its_state
     gone = second.eq(0).all(-1)
     assert 0 < gone.sum() < gone.numel()
     assert torch.equal(first[~gone], second[~gone])
-
-
-def test_fairseqs_lstm_is_cut_too(cases):
-    args = SimpleNamespace(**SIZES, criterion="", encoder_dropout_in=0.0)
-    lstm(args)
-    model = LSTMModel.build_model(args, cases.task).train()
-    randomise(model)
-    batch = cases.batch(model)
-    order = batch["net_input"]["src_lengths"].argsort(descending=True)  # as fairseq's data sets sort them
-    batch["net_input"] = {name: value[order] for name, value in batch["net_input"].items()}
-    log = criterion_of(cases.task, consistency="simcut", cutoff=0.5)(model, batch)[2]
-    assert log["divergence"] > 0
 
 
 @needs_pretend_gpu

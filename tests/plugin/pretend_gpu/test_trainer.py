@@ -172,17 +172,6 @@ def test_ten_updates_in_each_precision_end_near_those_on_the_cpu(runs, on_cpu, t
     assert distance(parameters(seen), goal) < PRECISIONS[flags] * distance(expected.start, goal)
 
 
-@pytest.mark.parametrize("flags", ["", pytest.param("--fp16", marks=pytest.mark.further)])
-@needs_half
-def test_a_resumed_training_ends_as_one_without_a_break(runs, on_cpu, tmp_path, flags):
-    whole = runs.train(tmp_path / "whole", *flags.split())
-    runs.train(tmp_path / "parts", *flags.split(), updates=6)
-    parts = runs.train(tmp_path / "parts", *flags.split())
-    assert updates(parts) == 10
-    away = distance(parameters(parts), parameters(whole)) / distance(on_cpu().start, parameters(whole))
-    assert away <= (0.05 if flags == "--fp16" else 0)  # a checkpoint of --fp16 holds parameters of half precision
-
-
 @pytest.mark.parametrize("flags", ["--fp16", pytest.param("--memory-efficient-fp16", marks=pytest.mark.slow)])
 @needs_half
 def test_updates_whose_gradients_overflow_are_skipped(runs, on_cpu, tmp_path, caplog, flags):

@@ -5,10 +5,8 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
-from fairseq import checkpoint_utils
 from fairseq.search import DiverseBeamSearch
-from in_process import Model, command, mean_log_probabilities, train
+from in_process import Model, train
 from workspace import GRU_SIZES, TINY
 
 from bert_fused_plugin.errors import BertFusedError
@@ -105,16 +103,6 @@ def pairs(line: str):
     return [tuple(map(int, pair.split("-"))) for pair in line.split()]
 
 
-def test_score_reference(model):
-    out = model.generate("--score-reference")
-    assert out.tokens() == out.tokens("T")
-    [loaded], _, task = checkpoint_utils.load_model_ensemble_and_task([model.checkpoint], {"data": model.data})
-    for number, words in out.tokens("T").items():
-        expected = mean_log_probabilities([(loaded.eval(), task)], out.tokens("S")[number], words)
-        assert out.positional()[number] == pytest.approx(expected, abs=2e-4)
-        assert out.scores()[number] == pytest.approx(sum(expected) / len(expected), abs=1e-4)
-
-
 def test_dropout_is_retained(model):
     dropout = ["--retain-dropout", "--beam", "1", "--seed"]
     first, again, other = (model.generate(*dropout, seed).all("P") for seed in (1, 1, 2))
@@ -173,37 +161,6 @@ def test_unknown_words_are_replaced(model, workspace, tmp_path):
     raw.remove("--print-alignment")
     with pytest.raises(ValueError, match="--replace-unk needs alignments; add --print-alignment"):
         model.generate(*raw, "--replace-unk", tmp_path / "lexicon", data=tmp_path)
-
-
-def test_a_language_model_joins_in(fused, workspace, tmp_path):
-    """Shallow fusion: each step's log-probability is the model's plus the weighted language model's."""
-    dictionary = Path(workspace.data) / "dict.de.txt"
-    command(
-        "preprocess", "--only-source", "--srcdict", dictionary, "--trainpref", workspace.path / "train.de",
-        "--validpref", workspace.path / "valid.de", "--destdir", tmp_path / "lm",
-    )  # fmt: skip
-    command(
-        "train", tmp_path / "lm", "--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", "1",
-        "--decoder-embed-dim", "8", "--decoder-ffn-embed-dim", "8", "--decoder-attention-heads", "2",
-        "--share-decoder-input-output-embed", "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120",
-        "--tokens-per-sample", "20", "--sample-break-mode", "eos", "--max-update", "5", "--cpu",
-        "--no-epoch-checkpoints", "--save-dir", tmp_path / "lm", "--disable-validation",
-    )  # fmt: skip
-    (Path(workspace.data) / "dict.txt").write_bytes(dictionary.read_bytes())  # where fairseq looks for the LM's
-    path = str(tmp_path / "lm" / "checkpoint_last.pt")
-    assert fused.generate("--lm-path", path, "--lm-weight", "0").all("H") == fused.default.all("H")
-    joint, reference = fused.generate("--lm-path", path, "--lm-weight", "3"), fused.generate("--score-reference")
-    assert joint.tokens() != fused.default.tokens()
-    forced = fused.generate("--lm-path", path, "--lm-weight", "3", "--prefix-size", "11").positional()
-    [lm], _, task = checkpoint_utils.load_model_ensemble_and_task([path], {"data": str(tmp_path / "lm")})
-    lm.eval()
-    for number, words in reference.tokens("T").items():
-        target = task.dictionary.encode_line(" ".join(words), add_if_not_exist=False).long()
-        with torch.no_grad():
-            logits = lm(torch.cat([target[-1:], target[:-1]])[None])[0][0]
-        addend = 3 * logits.log_softmax(-1)[torch.arange(len(target)), target] / math.log(2)
-        expected = torch.tensor(reference.positional()[number]) + addend
-        assert forced[number] == pytest.approx(expected.tolist(), abs=5e-4)
 
 
 # --- half precision, as far as CPUs have it

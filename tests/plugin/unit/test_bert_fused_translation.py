@@ -5,8 +5,10 @@ from argparse import Namespace
 from inspect import signature
 
 import pytest
+import torch
 from fairseq.tasks.translation import TranslationTask
 from helpers import GRU_SIZES, SIZES, dictionary_of, encode, translation_task
+from omegaconf import OmegaConf
 
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 
@@ -48,6 +50,19 @@ def test_long_lines_of_a_buffer_are_cut(task, dictionary, caplog):
     assert [dictionary.string(dataset[i]["source"]) for i in range(3)] == CUT
     assert len(lines[0]) == 9
     assert "a source line of 9 tokens is cut to 5 (--max-source-positions 5)" in caplog.messages
+
+
+def test_a_language_model_reaches_the_generator(task, build):
+    model, search = torch.nn.Identity(), Namespace(num_shards=1, constraints=None)
+    generator = task.build_generator([build()], search, extra_gen_cls_kwargs={"lm_model": model, "lm_weight": 3})
+    assert (generator.lm_model, generator.lm_weight) == (model, 3)
+
+
+@pytest.mark.parametrize("language", ["fr", "fr_CA"])
+def test_moses_splits_by_the_rules_of_a_language_with_its_region(task, language):
+    switches = {"moses_no_dash_splits": False, "moses_no_escape": False}
+    cfg = OmegaConf.create({"_name": "moses", "source_lang": language, "target_lang": "de", **switches})
+    assert task.build_tokenizer(cfg).encode("l'homme") == "l&apos; homme"
 
 
 def test_a_step_of_translation_takes_its_arguments_in_fairseqs_order():
