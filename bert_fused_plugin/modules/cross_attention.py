@@ -17,10 +17,15 @@ class KeysAndValues(NamedTuple):
 
 
 class CrossAttention(MappedAttention):
-    """Multi-head attention to other states, of the widths *kdim* and *vdim*; the arguments are `MappedAttention`'s.
+    """Multi-head attention to states of width *dim*; the other arguments are those of `MappedAttention`.
 
     The states are projected apart, see `project`; fairseq's attention projects them again for each beam.
     """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, dim: int, dropout: float, attention_map: str = "softmax"
+    ) -> None:
+        super().__init__(embed_dim, num_heads, dropout, attention_map, kdim=dim, vdim=dim)
 
     def forward(self, query: Tensor, memory: KeysAndValues, need_weights: bool = False) -> Attended:
         """Return the attention's output, (B, T, C), and its weights, (N, H, beams T, S), or None if nobody needs them.

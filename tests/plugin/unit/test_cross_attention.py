@@ -23,7 +23,7 @@ def states():
 @pytest.mark.parametrize("beams", [1, 2])
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_equals_fairseqs_attention_with_states_repeated_for_beams(states, beams, need_weights):
-    ours = CrossAttention(C, H, 0.0, kdim=D, vdim=D).eval()
+    ours = CrossAttention(C, H, D, dropout=0.0).eval()
     randomise(ours)
     stock = MultiheadAttention(C, H, kdim=D, vdim=D, encoder_decoder_attention=True).eval()
     stock.load_state_dict(ours.state_dict())
@@ -47,7 +47,7 @@ def test_equals_fairseqs_attention_with_states_repeated_for_beams(states, beams,
 
 
 def test_dropout_is_on_the_weights_in_training_and_where_it_is_retained(states):
-    attention = CrossAttention(C, H, 0.5, kdim=D, vdim=D)
+    attention = CrossAttention(C, H, D, dropout=0.5)
     [memory], query = project([attention], *states), torch.randn(N, T, C)
     whole = attention.eval()(query, memory)[0]
     assert_close(attention(query, memory, need_weights=True)[0], whole)
@@ -72,7 +72,7 @@ def test_the_dropout_of_self_attention_is_retained_in_the_search_too():
 
 
 def test_states_are_projected_for_each_attention_that_reads_them(states):
-    attentions = [CrossAttention(C, H, 0.0, kdim=D, vdim=D) for _ in range(2)]
+    attentions = [CrossAttention(C, H, D, dropout=0.0) for _ in range(2)]
     first, none, second = project([attentions[0], None, attentions[1]], *states)
     assert none is None
     for attention, memory in zip(attentions, (first, second)):
@@ -85,7 +85,7 @@ def test_a_mask_is_read_where_it_lies(states, monkeypatch):
     """CUDA's kernels read rows that begin at multiples of 8 numbers; torch would copy any other mask in each call."""
     real, masks = F.scaled_dot_product_attention, []
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *given: masks.append(given[3]) or real(*given))
-    attention = CrossAttention(C, H, 0.0, kdim=D, vdim=D).eval()
+    attention = CrossAttention(C, H, D, dropout=0.0).eval()
     [memory] = project([attention], *states)
     for rows in (N, N - 1):  # a sentence is done
         attention(torch.randn(rows, T, C), select_rows(memory, torch.arange(rows)))

@@ -29,7 +29,7 @@ def states():
 
 
 def make(attention_map="softmax"):
-    attention = FoldingAttention(C, H, 0.5, attention_map, kdim=D, vdim=D).double().eval()
+    attention = FoldingAttention(C, H, D, 0.5, attention_map).double().eval()
     randomise(attention)
     return attention
 
