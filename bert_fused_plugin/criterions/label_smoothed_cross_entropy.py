@@ -124,7 +124,7 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         target = model.get_targets(sample, net_output)
         loss_of: Any = label_smoothed_loss if matrix is None else partial(projected_loss, matrix=matrix)
         values = loss_of(states, target=target, eps=self.eps, padding_idx=self.padding_idx, agreement=agreement)
-        totals = values if matrix is not None else [value.sum() for value in values]
+        totals = [value.sum() for value in values]  # of sums, too: fairseq changes the loss of a dummy batch in place
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
         logged = zip(("loss", "nll_loss", "n_correct", "divergence"), (total.detach() for total in totals))
         sizes = {"ntokens": sample["ntokens"], "nsentences": target.size(0), "sample_size": sample_size}

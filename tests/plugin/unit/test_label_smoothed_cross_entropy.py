@@ -9,7 +9,7 @@ import torch
 from fairseq.logging import metrics
 from fairseq.models import FairseqDecoder
 from fairseq.tasks.translation import TranslationConfig
-from helpers import assert_close, dictionary_of
+from helpers import assert_close, criterion_of, dictionary_of
 from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
@@ -73,6 +73,16 @@ def test_a_decoder_with_probabilities_of_its_own_is_refused():
     model.decoder = CopyingDecoder(None)
     with pytest.raises(BertFusedError, match=r"CopyingDecoder.get_normalized_probs does not; use --criterion label_sm"):
         make_criterion()(model, {"net_input": {}, "target": TARGET, "ntokens": 5})
+
+
+@pytest.mark.parametrize("consistency", ["none", "r-drop"])
+def test_the_loss_of_a_dummy_batch_can_become_zero(cases, consistency):
+    """As in fairseq's train_step, where a process of several has no batch left."""
+    model = cases.model("parallel").train()
+    loss, _, _ = criterion_of(cases.task, consistency=consistency)(model, cases.batch(model))
+    loss *= 0
+    loss.backward()
+    assert not any(p.grad.any() for p in model.parameters() if p.grad is not None)
 
 
 def test_a_criterion_of_ones_own_adds_a_setting():
