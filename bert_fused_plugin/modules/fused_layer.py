@@ -65,8 +65,9 @@ class FusedLayer(nn.Module):
 
     def cross_attention(self, dim: int) -> FoldingAttention:
         """Build the attention to the states of the encoder or of BERT, which are *dim* wide."""
-        o = self.options
-        return FoldingAttention(o.embed_dim, o.num_heads, dim, o.attention_dropout, o.attention_map)
+        options = self.options
+        heads, rate = options.num_heads, options.attention_dropout
+        return FoldingAttention(options.embed_dim, heads, dim, rate, options.attention_map)
 
     def add_bert(self) -> None:
         """Add the attention to BERT, and what joins it with the NMT branch; they are None in a layer without BERT."""
