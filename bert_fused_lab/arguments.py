@@ -1,5 +1,6 @@
 """What the command lines share.  Those of the report need neither torch nor fairseq, so nothing here imports them."""
 
+import math
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
@@ -32,6 +33,16 @@ def output_errors(**outputs: Optional[Path]) -> List[str]:
         f"--{flag.replace('_', '-')} {path} must be a file in an existing directory that can be written"
         for flag, path in outputs.items()
         if path is not None and ((path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK))
+    ]
+
+
+def number_errors(options: Namespace, **least: float) -> List[str]:
+    """Return a sentence for each number of *options* that is not finite, or below its bound in *least*."""
+    return [
+        f"--{name.replace('_', '-')} must be a finite number{f' of at least {bound}' if bound > -math.inf else ''}, "
+        f"got {value}"
+        for name, bound in least.items()
+        if not (math.isfinite(value := vars(options)[name]) and value >= bound)
     ]
 
 

@@ -60,7 +60,7 @@ def checkpoints_asked_for(module: Any) -> None:
     paths = module.checkpoint_paths
 
     @around(module, "save_checkpoint")
-    def save_checkpoint(stock: Any, cfg: Any, trainer: Any, epoch_itr: Any, *args: Any) -> None:
+    def save_checkpoint(stock: Any, cfg: Any, trainer: Any, epoch_itr: Any, *args: Any) -> Any:
         every = cfg.save_interval_updates
         if cfg.no_epoch_checkpoints and every > 0 and trainer.get_num_updates() % every == 0:
             within = {"end_of_epoch": lambda: False, "state_dict": epoch_itr.state_dict}
@@ -74,7 +74,7 @@ def checkpoints_asked_for(module: Any) -> None:
 
         module.checkpoint_paths = with_a_free_place
         try:
-            stock(cfg, trainer, epoch_itr, *args)
+            return stock(cfg, trainer, epoch_itr, *args)  # fairseq's main returns the path, for task.post_save
         finally:
             module.checkpoint_paths = paths
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, ContextManager, Dict, Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bert_fused_lab.evidence.runs import Run
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
@@ -45,8 +45,10 @@ def bert_off(model: nn.Module) -> Iterator[None]:
 def shuffled_bert(task: Any, subset: str, seed: int = 1) -> Iterator[None]:
     """Give each sentence of *subset* BERT's input of another one."""
     dataset = task.datasets[subset]
-    shuffled, order = copy.copy(dataset), derangement(len(dataset), seed)
-    shuffled.bert_tokens = lambda index: dataset.bert_tokens(int(order[index]))
+    cycle = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(seed)).tolist()
+    other = dict(zip(cycle, cycle[1:] + cycle[:1]))  # one cycle through all sentences leaves none in its place
+    shuffled = copy.copy(dataset)
+    shuffled.bert_tokens = lambda index: dataset.bert_tokens(other[int(index)])
     task.datasets[subset] = shuffled
     try:
         yield
@@ -73,11 +75,3 @@ def random_bert(model: Any, seed: int = 1) -> Iterator[None]:
         yield
     finally:
         source.bert = bert
-
-
-def derangement(size: int, seed: int) -> Tensor:
-    """Return a random order of *size* (2 or more) that leaves nothing in its place: one cycle through all."""
-    cycle = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
-    order = torch.empty_like(cycle)
-    order[cycle] = cycle.roll(-1)
-    return order

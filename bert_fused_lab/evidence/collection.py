@@ -5,11 +5,10 @@ import json
 import shutil
 from argparse import Namespace
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import asdict
 from glob import escape
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq.utils import split_paths
 from torch import Tensor
@@ -30,6 +29,7 @@ from bert_fused_lab.evidence.files import (
 from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, read_curves, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, Translations, batches, hardware, searcher, translate
 from bert_fused_lab.evidence.words import PIECES, count_training_words, words_of
+from bert_fused_plugin.data.data_bin import directory_of_epoch
 from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_name
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.attention_map import learned_alphas
@@ -38,24 +38,8 @@ from bert_fused_plugin.progress import Progress, say
 _NO_CURVES = "has no curves, since there is no output of fairseq-train"
 
 
-class _Job(NamedTuple):
-    """One translation of a test set that is missing."""
-
-    files: RunFiles
-    seed: int  # its number, from 1
-    subset: str
-    state: str
-    enter: Callable[[], ContextManager[None]]
-
-
 class Collection:
-    """The evidence of the *seeds* of some systems in the folder ``options.evidence``.
-
-    Args:
-        options: the settings of the command line; *subset* has the names of the test sets.
-        seeds: the checkpoints of each system; all are of one language pair.
-        device: where the models compute.
-    """
+    """The evidence of *seeds*, the checkpoints of each system, in ``options.evidence``; all are of one pair."""
 
     def __init__(self, options: Namespace, seeds: Sequence[Sequence[RunFiles]], device: str) -> None:
         self.options, self.seeds, self.folder = options, seeds, Path(options.evidence)
@@ -92,22 +76,21 @@ class Collection:
 
     def translate(self) -> None:
         """Write what is missing of the translations, and of the facts about each model and its attention."""
-        jobs = [job for place in self._systems() for job in self._jobs(*place)]
-        for number, job in enumerate(jobs, 1):
-            state = "" if job.state == "on" else f", BERT {job.state}"
-            seed = "" if job.seed == 1 else f", seed {job.seed}"
-            title = f"translation {number} of {len(jobs)}: {job.files.name}{state}{seed}"
-            title += f", {job.subset}" if len(self.options.subset) > 1 else ""
-            run, folder = self._run(job.files), folder_of(self.folder / job.subset, job.files.name, job.seed)
-            with job.enter():
-                translations = translate(run, job.subset, self.how, title)
+        jobs = [(*place, state) for place in self._systems() for state in self._missing(*place)]
+        for number, (files, seed, subset, state) in enumerate(jobs, 1):
+            title = f"translation {number} of {len(jobs)}: {files.name}"
+            title += ("" if state == "on" else f", BERT {state}") + ("" if seed == 1 else f", seed {seed}")
+            title += f", {subset}" if len(self.options.subset) > 1 else ""
+            run, folder = self._run(files), folder_of(self.folder / subset, files.name, seed)
+            with bert_ablations(run, subset)[state]():
+                translations = translate(run, subset, self.how, title)
             texts = self._texts(run)
             lines = [texts.target(translations.tokens[i]) for i in range(len(translations.tokens))]
-            write_lines(folder / f"{job.state}.txt", lines)
-            if job.state == "on":
-                if job.seed == 1:
-                    write_json(folder / "attention.json", self._attention(run, job.subset, translations))
-                write_json(folder / "facts.json", self._facts(run, job.subset, translations))
+            write_lines(folder / f"{state}.txt", lines)
+            if state == "on":
+                if seed == 1:
+                    write_json(folder / "attention.json", self._attention(run, subset, translations))
+                write_json(folder / "facts.json", self._facts(run, subset, translations))
 
     def add_maps(self, subset: str, numbers: Sequence[int]) -> None:
         """Write what each system, in its first seed, attends to in the sentences of these *numbers*."""
@@ -157,7 +140,8 @@ class Collection:
     def _wanted(self, seed: int, states: Sequence[str]) -> List[str]:
         return [*states] if seed == 1 and not self.options.no_bert_tests else ["on"]
 
-    def _jobs(self, files: RunFiles, seed: int, subset: str) -> List[_Job]:
+    def _missing(self, files: RunFiles, seed: int, subset: str) -> List[str]:
+        """Return the states of BERT in which the test set must still be translated."""
         folder = folder_of(self.folder / subset, files.name, seed)
         if self._is_done(files, seed, subset):
             if curves := read_curves(find_logs(files.checkpoint)):  # the log may have grown, or come, since then
@@ -168,15 +152,15 @@ class Collection:
         run = self._run(files)
         if read_json(folder / "facts.json").get("key") != self._key(subset, files.checkpoint):
             shutil.rmtree(folder, ignore_errors=True)  # of another checkpoint, or half of this one
-        states = {"on": nullcontext, **bert_ablations(run, subset)}
-        wanted = [state for state in self._wanted(seed, [*states]) if not (folder / f"{state}.txt").exists()]
-        return [_Job(files, seed, subset, state, states[state]) for state in wanted]
+        wanted = self._wanted(seed, [*bert_ablations(run, subset)])
+        return [state for state in wanted if not (folder / f"{state}.txt").exists()]
 
     def _key(self, subset: str, *files: Path) -> str:
         """Return a digest of all that the translations of *subset* by the checkpoint in *files* follow from."""
         options = self.options
-        bert_folders = [folder for folder in (options.bert_text, options.bert_documents) if folder is not None]
-        texts = [*self._texts_of(subset), *(path for folder in bert_folders for path in _files(folder, subset))]
+        given = {"--bert-text": options.bert_text, "--bert-documents": options.bert_documents}
+        folders = [directory_of_epoch(flag, folder, options.data, None) for flag, folder in given.items()]
+        texts = [*self._texts_of(subset), *(path for folder in folders if folder for path in _files(folder, subset))]
         return self._hash([asdict(self.how), options.bf16, options.remove_bpe, options.detok], *texts, *files)
 
     def _form(self, subset: str) -> str:

@@ -16,13 +16,13 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from fairseq.utils import split_paths
 
-from bert_fused_lab.arguments import NamedPaths, given_path, named_paths, parser_of, user_module
+from bert_fused_lab.arguments import NamedPaths, given_path, named_paths, number_errors, parser_of, user_module
 from bert_fused_lab.evidence.collection import Collection
 from bert_fused_lab.evidence.runs import find_runs
 from bert_fused_lab.evidence.translating import Decoding
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.subwords import JOINABLE
-from bert_fused_plugin.errors import flag_name, raise_all
+from bert_fused_plugin.errors import raise_all
 
 _LEAST = {"beam": 1, "lenpen": -math.inf, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "prefix_size": 0}
 
@@ -53,11 +53,7 @@ def collection(
 
 def errors(options: Namespace) -> List[str]:
     """Return a sentence for each problem with the numbers of the search."""
-    return [
-        f"{flag_name(name)} must be a finite number{f' of at least {bound}' if bound > -math.inf else ''}, got {value}"
-        for name, bound in _LEAST.items()
-        if not (math.isfinite(value := vars(options)[name]) and value >= bound)
-    ]
+    return number_errors(options, **_LEAST)
 
 
 def test_sets(data: str) -> List[str]:

@@ -99,7 +99,7 @@ class Texts:
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
         self.dictionaries = task.source_dictionary, task.target_dictionary
         self._tags = [{*map(dictionary.index, language_tags(dictionary))} for dictionary in self.dictionaries]
-        self.languages = languages = task.cfg.source_lang, task.cfg.target_lang
+        languages = task.cfg.source_lang, task.cfg.target_lang
         kinds = [detect_subword(dictionary) if subwords == "auto" else subwords for dictionary in self.dictionaries]
         marks = [word_marks(kind, language) for kind, language in zip(kinds, languages)]
         self._joins = [SUBWORDS[kind].join for kind in kinds]

@@ -80,7 +80,7 @@ def symbols_of_text(vocabulary: Vocabulary, files: Iterable[Path]) -> Set[str]:
         BertFusedError: A file cannot be read.
     """
     used: Set[str] = set()
-    for model in map(_model, dict.fromkeys(vocabulary.models)):
+    for model in map(SentencePieceProcessor, dict.fromkeys(vocabulary.models)):
         for file in files:
             try:
                 with file.open(encoding="utf-8") as lines:
@@ -122,9 +122,6 @@ def same_language(language: str, tags: Iterable[str]) -> str:
     return known.get(name, "")
 
 
-def _model(path: str) -> SentencePieceProcessor:
-    return SentencePieceProcessor(model_file=path)
-
-
-def _pieces(models: Iterable[str]) -> Set[str]:
-    return {model.id_to_piece(i) for model in map(_model, models) for i in range(model.get_piece_size())}
+def _pieces(paths: Iterable[str]) -> Set[str]:
+    models = map(SentencePieceProcessor, paths)
+    return {model.id_to_piece(i) for model in models for i in range(model.get_piece_size())}

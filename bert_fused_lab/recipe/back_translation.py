@@ -101,8 +101,6 @@ def mono_errors(args: Namespace) -> List[str]:
     mono, folder = args.mono / f"mono.{args.target}", args.out / "mono"
     if not mono.is_file():
         errors.append(f"--mono {args.mono} has no {mono.name}; give the directory of this file")
-    elif folder.resolve() in (args.mono, *args.mono.parents):
-        errors.append(f"--mono {args.mono} must not lie in {folder}, which is made anew; move it")
     elif read_json(folder / _RECORD).get("checksum", digest := checksum(mono)) != digest:
         errors.append(f"{folder} was made from another {mono.name}; remove it, or give another --out")
     if args.reverse and "reverse" in args.steps and not (folder / "data-bin").exists():  # before text is read

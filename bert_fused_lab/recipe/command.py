@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 
 from bert_fused_lab.arguments import given_path
 from bert_fused_lab.recipe.back_translation import mono_errors
+from bert_fused_lab.recipe.data import RECORD
 from bert_fused_lab.recipe.running import Run, read_json, run_command
 from bert_fused_lab.recipe.settings import KEPT, MORE, OPTIONS, SPLIT_BEFORE, Size
 from bert_fused_lab.recipe.start import start_errors
@@ -140,4 +141,13 @@ def _path_errors(args: Namespace) -> List[str]:
         errors.append(f"--bert-text {args.bert_text} is no directory; give the directory of the text")
     if "," in f"{args.data}":
         errors.append(f"DATA {args.data} must have no comma: it ends the name of a file")
+    for name, folder in (("DATA", args.data), ("--bert-text", args.bert_text), ("--mono", args.mono)):
+        if folder and args.out.resolve() in (folder, *folder.parents):
+            errors.append(f"{name} {folder} lies in --out {args.out}, which is written; give another --out")
+    foreign = [name for name in ("data-bin", "mono", "probe", "raw", "start", "text") if (args.out / name).exists()]
+    if foreign and not (args.out / KEPT).exists() and not (args.out / "data-bin" / RECORD).exists():
+        errors.append(
+            f"--out {args.out} has {', '.join(foreign)}, not made by this recipe, which would write over it; give "
+            "another --out"
+        )
     return errors

@@ -7,23 +7,22 @@ from pathlib import Path
 from typing import Any, Dict, Optional
 
 from bert_fused_lab.recipe.encoder import bert_path, choose_bert, description
-from bert_fused_lab.recipe.raw_text import make_text
+from bert_fused_lab.recipe.raw_text import VALIDATED, make_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
-from bert_fused_lab.recipe.settings import SPLIT_BEFORE
+from bert_fused_lab.recipe.settings import KEPT, SPLIT_BEFORE
 from bert_fused_lab.recipe.start import FOLDER
 from bert_fused_lab.recipe.subwords import count
 from bert_fused_lab.recipe.text_checks import check_for_fairseq
 from bert_fused_plugin.errors import BertFusedError
 
 RECORD = "made-from.json"  # in data-bin
-_VALIDATED = 500  # sentences
 
 
 def prepare(args: Namespace, run: Run) -> None:
     """Make data-bin of the text, unless it is there.
 
     Raises:
-        BertFusedError: the text cannot be used, or OUT holds other things.
+        BertFusedError: the text cannot be used, or OUT holds models of other text.
     """
     out, data_bin = args.out, args.out / "data-bin"
     made_from = {"settings": text_settings(args), "files": _checksums(args)}
@@ -38,11 +37,8 @@ def prepare(args: Namespace, run: Run) -> None:
         raise BertFusedError(
             f"{out} holds models of other text (changed: {' '.join(sorted(changed))}); give this data another --out"
         )
-    if data_bin.exists() and not before:
-        raise BertFusedError(f"{data_bin} was not made by this recipe; give another --out")
-    if {args.data, args.bert_text, args.mono} & {place.resolve() for place in (out, out / "raw")}:
-        raise BertFusedError(f"the text lies in --out {out}, where it would be overwritten; give another --out")
     out.mkdir(parents=True, exist_ok=True)
+    write_json(out / KEPT, read_json(out / KEPT))  # from now on, what follows is ours
     shutil.rmtree(data_bin, ignore_errors=True)  # what follows may be interrupted
     shutil.rmtree(out / "mono", ignore_errors=True)  # its subwords are those of before
     bert, why = choose_bert(args.bert, args.source)
@@ -84,7 +80,7 @@ def text_settings(args: Namespace) -> Dict[str, Any]:
 
 def text_of(args: Namespace, record: Dict[str, Any]) -> Path:
     """Return the directory of the text in subwords that data-bin is made from, by its *record*."""
-    return Path(args.data if record["text"] else args.out / "text")  # which may have moved
+    return Path(args.data or record["text"]) if record["text"] else args.out / "text"  # which may have moved
 
 
 def binarise_alike(args: Namespace, run: Run, train: Path, folder: Path, like: Path, name: str = "train") -> None:
@@ -149,15 +145,15 @@ def _binarise(args: Namespace, text: Path, run: Run) -> Path:
     """Return a new data-bin of {train,valid,test,test-*} in *text*, with joint dictionaries; of valid 500 lines."""
     further = sorted(path.stem for path in text.glob(f"test-*.{args.source}"))
     languages = (args.source, args.target)
-    for split in ("train", "valid", "test", *further):
+    for split in ("train", "valid", "test", *further) if args.subwords == SPLIT_BEFORE else ():
         check_for_fairseq([text / f"{split}.{language}" for language in languages])
     for language in languages:
-        sample(_VALIDATED, text / f"valid.{language}", args.out / f"valid.{language}")
-    if (lines := count(text / f"valid.{args.source}")[0]) > _VALIDATED:
-        say(f"prepare: trainings validate on {_VALIDATED} of the {lines:,} pairs of valid, evenly taken")
+        sample(VALIDATED, text / f"valid.{language}", args.out / f"valid.{language}")
+    if (lines := count(text / f"valid.{args.source}")[0]) > VALIDATED:
+        say(f"prepare: trainings validate on {VALIDATED} of the {lines:,} pairs of valid, evenly taken")
     if args.bert_text:  # of the same sentences
         read = text / "bert" / f"valid.{args.source}"
-        sample(_VALIDATED, read, read)
+        sample(VALIDATED, read, read)
     tests = ",".join(str(text / split) for split in ("test", *further))
     texts = ["--trainpref", f"{text}/train", "--validpref", f"{args.out}/valid", "--testpref", tests]
     new = args.out / "data-bin.new"

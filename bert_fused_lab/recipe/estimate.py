@@ -27,18 +27,13 @@ from bert_fused_plugin.errors import BertFusedError
 
 _UPDATES = 25
 _CHECKPOINTS = 8  # of a system: the last one, the best one, the five best, and the one before a validation
-_FUSED_TRANSLATIONS = 4  # of the test set in the report: BERT on, off, shuffled and random
-_ATTENTION = 1  # reading off what the translations attend to, in times of translating them
+_FUSED_TRANSLATIONS = 5  # of the test set: BERT on, off, shuffled, random, and reading off what they attend to
 
 
 def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequence[str]]) -> None:
-    """Print how long the recipe will take at most.
+    """Print how long the recipe will take at most, from the *text* in subwords and short *trainings*.
 
-    Args:
-        args: the settings of the recipe.
-        run: runs the commands.
-        text: directory of the text in subwords.
-        trainings: the commands of the transformer, ``plain``, and of BERT-fused, ``fused``.
+    These are the commands of the transformer, ``plain``, and of BERT-fused, ``fused``.
     """
     probe, languages = args.out / "probe", (args.source, args.target)
     shutil.rmtree(probe, ignore_errors=True)
@@ -114,13 +109,7 @@ def size(path: Path) -> int:
 
 
 class Probe:
-    """What was measured of one kind of model.
-
-    Args:
-        folder: the directory PROBE.
-        kind: ``plain`` or ``fused``.
-        language: the target language.
-        seconds: how long the training took.
+    """What was measured of one *kind* of model, ``plain`` or ``fused``, whose training took so many *seconds*.
 
     Attributes:
         update: seconds of an update; the first updates do not count, in which memory warms up.
@@ -168,7 +157,7 @@ def steps(
     train, valid = size(text / f"train.{language}"), size(probe / f"valid.{language}")
     tests = [text / f"test.{language}", *text.glob(f"test-*.{language}")]
     test = sum(map(size, tests))  # the comparison translates all of them
-    translations = 2 * plain.translation + (_FUSED_TRANSLATIONS + _ATTENTION) * fused.translation
+    translations = 2 * plain.translation + _FUSED_TRANSLATIONS * fused.translation
     return {
         "transformer": seeds * plain.training(updates, every),
         "control": seeds * plain.training(more, every),

@@ -26,25 +26,16 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 
 _FEWEST = 50  # training pairs
-_VALIDATED = 500  # pairs of a validation set that is made here
+VALIDATED = 500  # pairs: what trainings validate on, and what is made for it here at most
 
 
 def make_text(args: Namespace, run: Run, bert: Optional[str]) -> None:
-    """Check, split, learn subwords, write.
-
-    Args:
-        args: the settings of the recipe.
-        run: runs the import of the model of --start.
-        bert: the BERT whose tokenizer reads the source text.
+    """Check, split, learn subwords, write; *bert* is the BERT whose tokenizer reads the source text.
 
     Raises:
-        BertFusedError: the text cannot be used, or the place of the output holds other things of the user.
+        BertFusedError: the text cannot be used.
     """
     text = args.out / "text"
-    if text.exists() and not (text / "raw").is_dir():
-        raise BertFusedError(f"{text} is there and was not made by this recipe; give another --out")
-    if text.resolve() in (args.data.resolve(), *args.data.resolve().parents):
-        raise BertFusedError(f"DATA {args.data} is inside {text}, which is made anew; give another --out")
     pairs = check(args, bert)
     try:
         with written_whole(text) as new:
@@ -168,7 +159,7 @@ def put_aside(args: Namespace) -> Dict[str, List[Pair]]:
         raise BertFusedError(
             f"{args.data}/train.* has too few different sentences to put {' and '.join(wanted)} aside; give them"
         )
-    drawn.update({"valid": drawn["valid"][:_VALIDATED]} if "valid" in drawn else {})
+    drawn.update({"valid": drawn["valid"][:VALIDATED]} if "valid" in drawn else {})
     for split, pairs in drawn.items():
         says = f"{len(pairs):,} pairs of train are put aside for {split} (seed {args.seeds[0]})"
         print(f"prepare: {says}; their copies are left out")

@@ -38,12 +38,11 @@ def need(path: Path, step: str) -> None:
 def run_command(
     words: Sequence[str], log: Optional[Path] = None, training: Optional[int] = None, held: Sequence[int] = ()
 ) -> None:
-    """Print a command, and run it.
+    """Print a command, and run it; fairseq's commands and ours are those of this environment.
 
     Args:
-        words: the command; fairseq's commands and ours are those of this environment.
-        log: what the command prints is appended to this file.  The process writes it itself, so it goes on if this one
-            is killed.
+        words: the command.
+        log: what it prints is appended to this file, by itself, so it goes on if this process is killed.
         training: the number of updates of a training, whose progress is shown from its log.
         held: descriptors of files that the command keeps open.
 
@@ -146,10 +145,7 @@ def portable(path: str) -> str:
 def train(run: Run, folder: Path, command: Sequence[str], out: Path, origin: Any) -> bool:
     """Train a system in its *folder*, unless it is finished, and return whether it was trained.
 
-    Args:
-        run: runs the *command*.
-        out: directory of the recipe.
-        origin: what the system depends on beside its settings, such as what the transformer was trained with.
+    *origin* is what the system depends on beside its settings, such as what the transformer was trained with.
 
     Raises:
         BertFusedError: the training began with other settings, or another process trains this system.

@@ -4,6 +4,7 @@ import re
 import shlex
 from argparse import ArgumentTypeError, Namespace
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence
 
@@ -17,30 +18,20 @@ SPLIT_BEFORE = "none"  # of --subwords
 
 @dataclass(frozen=True)
 class Size:
-    """Architectures, and the rates and lengths of their trainings (docs/tuning.md).
+    """Architectures, and the rates and (greatest) lengths of their trainings (docs/tuning.md)."""
 
-    Attributes:
-        transformer: the flags of fairseq's transformer.
-        fused_arch: BERT-fused's architecture, of the same sizes.
-        gru: the flags of the recurrent models, for shared embeddings.
-        updates, warmup, lr: of a training from random parameters, at most; the recurrent models take gru_lr.
-        more, more_warmup, more_lr: of a training that begins with the transformer's parameters; the control takes
-            control_lr.
-        every: updates between validations; ten of these are a few epochs, and warm-ups end before the first one.
-    """
-
-    transformer: str
-    fused_arch: str
-    gru: str
-    updates: int
+    transformer: str  # its flags
+    fused_arch: str  # BERT-fused's architecture, of the same sizes
+    gru: str  # flags of the recurrent models, for shared embeddings
+    updates: int  # of a training from random parameters
     warmup: int
     lr: float
-    gru_lr: float
-    more: int
+    gru_lr: float  # of the recurrent models
+    more: int  # updates of a training that begins with the transformer's parameters
     more_warmup: int
     more_lr: float
-    control_lr: float
-    every: int
+    control_lr: float  # the same of the control
+    every: int  # updates between validations; ten of these are a few epochs, and warm-ups end before the first one
 
 
 _TINY = " ".join(["--arch transformer", *(f"{flag_name(name)} {value}" for name, value in TINY.items())])
@@ -76,6 +67,12 @@ def _whole(text: str) -> int:
     if not re.fullmatch(r"[1-9]\d*", text):
         raise ArgumentTypeError(f"must be a whole number, at least 1, got {text!r}")
     return int(text)
+
+
+def _rate(text: str) -> float:
+    if not 0 < float(text) < inf:
+        raise ArgumentTypeError(f"must be a number above 0, got {text!r}")
+    return float(text)
 
 
 def _seeds(text: str) -> List[int]:
@@ -144,7 +141,7 @@ OPTIONS: Sequence[Any] = (
         "calls, or by the size 10000, 15000 or 50000, and with --start 40000"),
     ("warmup", _whole, None, "N", "warm-up of trainings from random parameters; default: as in earlier calls, or "
         "by the size 500 or 4000"),
-    ("lr", float, None, "RATE", "learning rate of these, except for the recurrent models; default: as in earlier "
+    ("lr", _rate, None, "RATE", "learning rate of these, except for the recurrent models; default: as in earlier "
         "calls, or by the size 0.005, 0.0005 or 0.0007"),
     ("seeds", _seeds, "1", "SEEDS", "such as 1,2,3: all is trained with the first seed and compared, then with the "
         "next one in OUT/seed-2, and so on; default: %(default)s"),

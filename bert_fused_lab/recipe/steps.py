@@ -309,7 +309,7 @@ class Recipe:
     def _served(self) -> List[str]:
         """Return the flags for the translations of what is deployed, which this makes for each test set."""
         made_from, deployed = read_json(self.base / "deploy.json"), self.base / "deploy"
-        if not made_from:
+        if not made_from or not deployed.exists():
             return []
         [(name, made_by)] = made_from.items()
         best = self.base / name / "checkpoint_best.pt"

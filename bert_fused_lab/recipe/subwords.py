@@ -20,12 +20,10 @@ Split = Callable[[str], str]
 
 
 def default_symbols(pairs: int, characters: int = 0) -> int:
-    """Return the size of the joint vocabulary for a number of training pairs (docs/tuning.md).
+    """Return the size of the joint vocabulary for a number of training *pairs* (docs/tuning.md).
 
-    Args:
-        pairs: number of training pairs.
-        characters: number of different characters in the text, each of which must be a symbol.  Chinese and Japanese
-            have thousands; then half as many symbols again are left for longer pieces.
+    Each of the different *characters* of the text must be a symbol.  Chinese and Japanese have thousands; then half as
+    many symbols again are left for longer pieces.
     """
     limits = ((5_000, 2_000), (20_000, 4_000), (300_000, 8_000), (2_000_000, 16_000))
     by_size = next((symbols for limit, symbols in limits if pairs < limit), 32_000)
@@ -41,13 +39,9 @@ def count_characters(files: Sequence[Path]) -> int:
 
 
 def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> None:
-    """Learn subwords from *files*.
+    """Learn subwords from *files*, training text in both languages, and write ``sentencepiece.model`` or ``codes``.
 
-    Args:
-        kind: one of `KINDS`.
-        files: training text, one for each language.
-        symbols: size of the vocabulary (sentencepiece), or number of merges (subword-nmt).
-        folder: place for ``sentencepiece.model``, or ``codes``.
+    *symbols* is the size of the vocabulary (sentencepiece), or the number of merges (subword-nmt).
 
     Raises:
         BertFusedError: the text is too small for so many symbols.
@@ -75,12 +69,9 @@ def split_file(path: Path, output: Path, split: Split) -> None:
 
 def count(path: Path) -> Tuple[int, int]:
     """Return the numbers of lines and of tokens of a text in subwords."""
-    lines = tokens = 0
     with path.open(encoding="utf-8", newline="\n") as file:
-        for line in file:
-            lines += 1
-            tokens += len(line.split())
-    return lines, tokens
+        tokens = [len(line.split()) for line in file]
+    return len(tokens), sum(tokens)
 
 
 def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> None:

@@ -11,29 +11,17 @@ TRANSFORMER, FUSED, RECURRENT = "transformer", "BERT-fused", "recurrent"  # arch
 
 @dataclass(frozen=True)
 class System:
-    """What is trained, and how.
-
-    Attributes:
-        help: what it is for.
-        arch: TRANSFORMER, FUSED or RECURRENT.
-        begins: whether it begins with the transformer's parameters, and is trained for MORE updates.
-        bert: which BERT it reads: "", ``given`` or ``random``.
-        rate: the learning rate, one of `Size`.
-        flags: further flags.
-        default: whether it is trained if no step is named.
-        shared: whether all seeds share it, and it is trained once.
-        distilled: whether it learns from what its teacher has translated.
-    """
+    """What is trained, and how."""
 
     help: str
     arch: str = TRANSFORMER
-    begins: bool = False
-    bert: str = ""
-    rate: str = "lr"
+    begins: bool = False  # with the transformer's parameters; it is then trained for MORE updates
+    bert: str = ""  # which one it reads: none, "given" or "random"
+    rate: str = "lr"  # one of `Size`
     flags: str = ""
-    default: bool = False
-    shared: bool = False
-    distilled: bool = False
+    default: bool = False  # whether it is trained if no step is named
+    shared: bool = False  # by all seeds: it is trained once
+    distilled: bool = False  # whether it learns from what its teacher has translated
 
 
 def _fused(text: str, flags: str = "", bert: str = "given", default: bool = False) -> System:

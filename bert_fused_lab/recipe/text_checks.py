@@ -137,10 +137,10 @@ def check_file(path: Path, findings: Findings, keeps_symbols: bool) -> int:
 
 
 def check_for_fairseq(paths: Sequence[Path]) -> None:
-    """Raise an error if fairseq would not read the files *paths*, a split in subwords, as parallel text.
+    """Print warnings about the files *paths*, a split in subwords.
 
     Raises:
-        BertFusedError: it would not.
+        BertFusedError: fairseq would not read them as parallel text.
     """
     findings = Findings()
     check_split(paths, findings, keeps_symbols=True)
@@ -149,7 +149,7 @@ def check_for_fairseq(paths: Sequence[Path]) -> None:
             broken = [number for number, line in enumerate(opened, start=1) if b"\r" in line.rstrip(b"\r\n")]
         if broken:
             findings.errors.append(f"{path}: {_listed(broken)} have a carriage return, which ends a line for fairseq")
-    raise_all(findings.errors)
+    findings.report()
 
 
 def _shifted(lengths: Sequence[int]) -> List[List[int]]:
@@ -190,7 +190,8 @@ def _check_lines(file: _File, findings: Findings, keeps_symbols: bool) -> None:
     if not file.count:
         findings.errors.append(f"{file.path} is empty; it must hold one sentence a line")
     elif file.empty:
-        what = "these are left out" if file.path.stem in ("train", "mono") else "they stay, and count in the scores"
+        is_training = file.path.stem in ("train", "mono")
+        what = "raw text is used without them" if is_training else "they stay, and count in the scores"
         findings.warnings.append(f"{file.path}: {_listed(file.empty)} are empty; {what}")
     if file.apart:
         findings.warnings.append(

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from bert_fused_lab.arguments import given_path, named_paths, output_errors, parser_of
+from bert_fused_lab.arguments import given_path, named_paths, number_errors, output_errors, parser_of
 from bert_fused_lab.evidence.files import systems_in
 from bert_fused_lab.report import scoring
 from bert_fused_lab.report.comparison import Comparison, hardware_remarks
@@ -38,12 +38,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def errors(options: Namespace) -> List[str]:
     """Return a sentence for each problem with the flags."""
-    least = {"examples": 0, "samples": scoring.FEWEST_SAMPLES}
-    problems = [
-        f"--{name} must be at least {bound}, got {value}"
-        for name, bound in least.items()
-        if (value := vars(options)[name]) < bound
-    ]
+    problems = number_errors(options, examples=0, samples=scoring.FEWEST_SAMPLES)
     problems += scoring.tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
     if options.json is not None and options.json.resolve() == options.output.resolve():
         problems.append("--output and --json must be different files; rename one")
@@ -61,7 +56,7 @@ def comparisons(options: Namespace, seeds: Optional[Mapping[str, int]] = None) -
         options: the settings of the command line.
         seeds: the number of seeds of each system in the folder, the baseline first; None takes those of the flags.
     """
-    options.subset = options.subset or _test_sets(options.evidence)
+    options.subset = [*dict.fromkeys(options.subset or _test_sets(options.evidence))]
     test_sets = [read_test_set(options.evidence / name) for name in options.subset]
     sentences = [*chain(*(test_set.references for test_set in test_sets))]
     tokenised = is_tokenised(test_sets[0], sentences)
@@ -73,12 +68,8 @@ def comparisons(options: Namespace, seeds: Optional[Mapping[str, int]] = None) -
         scores = given_scores(options, test_set, {system.name: len(system.texts) for system in systems})
         language = facts.languages[1], facts.bleu_tokenizer
         scorer = scoring.Scorer(test_set.references, tokenised, options.samples, *language, options.tokenize)
-        size = len(test_set.references)
-        print(
-            f"scores of {size:,} sentences of {test_set.name}, with {options.samples:,} resamples",
-            file=sys.stderr,
-            flush=True,
-        )
+        size = f"{len(test_set.references):,} sentences of {test_set.name}"
+        print(f"scores of {size}, with {options.samples:,} resamples", file=sys.stderr, flush=True)
         result.append(Comparison(test_set, systems, scorer, scores))
         names = [[system.name for system in comparison.systems] for comparison in (result[0], result[-1])]
         if names[0] != names[1]:

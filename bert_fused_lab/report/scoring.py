@@ -87,25 +87,16 @@ class GivenScores:
 
 
 class Scorer:
-    """Scores texts against one set of references.
-
-    Args:
-        references: one text for each sentence.
-        tokenised: whether the texts are tokenised already, so that BLEU only splits them at spaces.
-        samples: number of bootstrap resamples, and of trials of the test; at least `FEWEST_SAMPLES`.
-        language: language of the texts.
-        by_language: sacreBLEU's tokeniser for it, if it is written without spaces, unless the texts are tokenised.
-        tokenize: name of sacreBLEU's tokeniser; None chooses by language and texts.
-    """
+    """Scores texts against one set of references."""
 
     def __init__(
         self,
         references: Sequence[str],
-        tokenised: bool,
-        samples: int = DEFAULT_SAMPLES,
-        language: str = "",
-        by_language: Optional[str] = None,
-        tokenize: Optional[str] = None,
+        tokenised: bool,  # BLEU then only splits the texts at spaces
+        samples: int = DEFAULT_SAMPLES,  # resamples, and trials of the test; at least FEWEST_SAMPLES
+        language: str = "",  # of the texts
+        by_language: Optional[str] = None,  # sacreBLEU's tokeniser for one without spaces, unless they are tokenised
+        tokenize: Optional[str] = None,  # sacreBLEU's tokeniser; None chooses by language and texts
     ) -> None:
         self.references = list(references)
         self.samples = samples

@@ -9,11 +9,7 @@ from bert_fused_lab.evidence.files import STATES, EvaluationFacts, SystemFacts, 
 
 
 class ReportError(SystemExit):
-    """A setting or a file cannot be used; shown as a message without a stack trace.
-
-    Args:
-        errors: complete sentences, one for each problem.
-    """
+    """A setting or a file cannot be used; *errors*, sentences, are shown without a stack trace."""
 
     def __init__(self, *errors: str) -> None:
         super().__init__("\n".join(f"bert-fused-report: error: {error}" for error in errors))
@@ -104,11 +100,13 @@ def read_test_set(folder: Path) -> EvaluationSet:
         if not references:
             raise ValueError("reference.txt is empty")
         sources = read_lines(folder / "source.txt") if (folder / "source.txt").exists() else []
+        if sources and len(sources) != len(references):
+            raise ValueError(f"source.txt has {len(sources)} lines, and reference.txt {len(references)}")
         facts = EvaluationFacts(**{"key": "", **read_json(folder / "facts.json")})
     except (OSError, ValueError, TypeError) as error:  # text that is not UTF-8, or facts of another version
         raise ReportError(
             f"the test set {folder} cannot be read ({error}); give it reference.txt, in UTF-8 with one reference a "
-            "line, and facts.json only as bert-fused-evidence writes it"
+            "line, source.txt only with a line for each, and facts.json only as bert-fused-evidence writes it"
         ) from error
     return EvaluationSet(folder.name, references, sources, facts)
 

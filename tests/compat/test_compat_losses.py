@@ -13,6 +13,8 @@ from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import (
     ReduceLROnPlateauLRScheduleConfig,
 )
 
+from fairseq_compat.patches import checkpoints_asked_for
+
 
 @pytest.mark.parametrize(("is_max", "kept"), [(True, [3.0, 4.0, 5.0]), (False, [1.0, 2.0, 3.0])])
 def test_the_best_checkpoints_are_kept_from_the_first_on(tmp_path, monkeypatch, is_max, kept):
@@ -50,6 +52,13 @@ def test_an_interval_that_ends_with_an_epoch_is_saved(tmp_path, no_epoch_checkpo
     epoch_itr = SimpleNamespace(epoch=2, end_of_epoch=lambda: True, state_dict=dict)
     checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
     assert [path.name for path in tmp_path.iterdir()] == ([f"checkpoint{name}.pt"] if name else [])
+
+
+def test_what_saving_returns_reaches_its_caller():
+    """In fairseq's main it is the path, which ``task.post_save`` is given."""
+    module = SimpleNamespace(save_checkpoint=lambda cfg, *rest: cfg.save_dir, checkpoint_paths=None)
+    checkpoints_asked_for(module)
+    assert module.save_checkpoint(CheckpointConfig(save_dir="here"), None, None) == "here"
 
 
 def test_bad_validations_are_counted_over_a_restart():

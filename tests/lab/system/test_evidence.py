@@ -147,6 +147,7 @@ def test_translations_of_any_toolkit(tmp_path):
         ({"reference": "a\n", "joey/on": "a\n"}, ["--run", "no"], " has no translations of no; it has joey"),
         ({"reference": "a\n", "joey/on": "a\n"}, ["--subset", "no"], "no cannot be read ([Errno 2]"),
         ({"reference": "a\n", "facts": '{"x": 1}'}, [], "test cannot be read (EvaluationFacts"),
+        ({"reference": "a\nb\n", "source": "x\n"}, [], "read (source.txt has 1 lines, and reference.txt 2)"),
         ({"reference": ""}, [], "test cannot be read (reference.txt is empty); give it reference.txt, in UTF-8"),
         (
             {"reference": "a\n", "joey/on": "a\n", "../news/reference": "a\n", "../news/joey/on": "a\n"}

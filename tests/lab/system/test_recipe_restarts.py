@@ -239,12 +239,19 @@ def test_a_directory_of_an_encoder_is_the_same_however_it_is_named(dry):
         assert "bert_fused: done before" in dry.run("own_data", "bert_fused", bert=name)
 
 
+def test_text_that_was_split_before_need_not_be_named_again(dry):
+    file = dry.prepared("multi30k") / "data-bin" / "made-from.json"
+    file.write_text(file.read_text().replace('"text": null', f'"text": "{dry.path}"'))
+    dry.run("multi30k", "transformer", data="")
+    assert len(dry.calls("fairseq-train")) == 1
+
+
 def test_the_directory_that_a_recipe_writes_is_not_its_text(dry, text):
     raw = dry.path / "tatoeba_en_de-out" / "raw"
     raw.parent.mkdir()
     text.rename(raw)
     said = dry.refused("tatoeba_en_de", "prepare", data=str(raw))
-    assert "the text lies in --out tatoeba_en_de-out, where it would be overwritten" in said
+    assert f"DATA {raw} lies in --out tatoeba_en_de-out, which is written; give another --out" in said
     assert len((raw / "train.en").read_text().splitlines()) == 3000
 
 
@@ -300,7 +307,7 @@ def test_each_language_has_a_default_encoder(monkeypatch, source, bert):
     from bert_fused_lab.recipe import encoder
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr(encoder, "layer_and_width", lambda name: (None, 768))
+    monkeypatch.setattr(encoder, "file_of_model", lambda name, file: "config.json")
     assert encoder.choose_bert(None, source)[0] == bert
     assert encoder.choose_bert("other", source) == ("other", "as --bert or the variable BERT says")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

@@ -258,10 +258,13 @@ def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, out, monk
     (out / "text").mkdir()
     for name in ("test.en", "test-news.en"):
         (out / "text" / name).touch()
+    dry.run("multi30k", "compare")  # deploy has been moved away
+    assert "--hypotheses" not in dry.calls("bert-fused-compare")[-1]
+    (out / "deploy").mkdir()
     dry.run("multi30k", "compare")
     for name, [_, _, *measured] in zip(("test", "test-news"), dry.calls("python")[-2:]):
         assert measured == [f"{out.name}/deploy", f"{out.name}/text/{name}.en", "--tokenised"]
-    [compared] = dry.calls("bert-fused-compare")
+    compared = dry.calls("bert-fused-compare")[-1]
     given = [compared[i + 1] for i, word in enumerate(compared) if word == "--hypotheses"]
     assert given == [f"ctranslate2_{name}={out.name}/deploy.{{subset}}.{name}" for name in ("float32", "int8")]
     (out / "control" / "checkpoint_best.pt").write_text("of another training")
@@ -324,16 +327,16 @@ def test_text_and_a_data_bin_of_somebody_else_are_not_overwritten(dry, tmp_path)
         for lang in ("en", "de"):
             (text / f"{split}.{lang}").write_text("a\n", encoding="utf-8")
     said = dry.refused("multi30k", "prepare", data=str(text), out=str(text))
-    assert f"the text lies in --out {text}, where it would be overwritten" in said
+    assert f"DATA {text} lies in --out {text}, which is written; give another --out" in said
     mono = tmp_path / "new" / "mono" / "mono.de"
     mono.parent.mkdir(parents=True)
     mono.touch()
     said = dry.refused("multi30k", "prepare", data=str(text), out=str(tmp_path / "new"), mono=str(mono.parent))
-    assert f"--mono {mono.parent} must not lie in {tmp_path}/new/mono, which is made anew; move it" in said
-    assert mono.exists()
-    said = dry.refused("multi30k", "prepare", data=str(text), out=str(foreign.parent.parent))
-    assert "foreign/data-bin was not made by this recipe" in said
-    assert foreign.exists()
+    assert f"--mono {mono.parent} lies in --out {tmp_path}/new, which is written; give another --out" in said
+    for out, name in ((tmp_path / "new", "mono"), (foreign.parent.parent, "data-bin")):
+        said = dry.refused("multi30k", "prepare", data=str(text), out=str(out))
+        assert f"--out {out} has {name}, not made by this recipe, which would write over it; give another" in said
+    assert all(file.exists() for file in (mono, foreign))
     assert (text / "valid.en").read_text(encoding="utf-8") == "a\n"
 
 

@@ -115,8 +115,8 @@ def test_numbers_out_of_their_ranges_are_named_together():
         "--max-len-a must be a finite number of at least 0, got -0.5",
         "--max-len-b must be a finite number of at least 1, got 0",
         "--max-tokens must be a finite number of at least 1, got 0",
-        "--examples must be at least 0, got -1",
-        "--samples must be at least 100, got 99",
+        "--examples must be a finite number of at least 0, got -1",
+        "--samples must be a finite number of at least 100, got 99",
     )
     for number in ("--lenpen=-inf", "--max-len-a=inf"):
         with pytest.raises(BertFusedError, match="must be a finite number"):

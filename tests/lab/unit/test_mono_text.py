@@ -86,7 +86,7 @@ def test_only_new_lines_of_the_language_are_translated_back(args, capsys):
         "1 with symbols that the parallel",
     )
     assert f"prepare: 2 of 12 lines of mono.de are translated back; left out: {', '.join(reasons)}" in said.out
-    assert "mono.de: 2 of the lines (number 2, 3) are empty; these are left out" in said.err
+    assert "mono.de: 2 of the lines (number 2, 3) are empty; raw text is used without them" in said.err
     assert back_translation.prepared_mono(args).items() >= {"lines": 2, "tokens": 6}.items()
     prepare_mono(args, args.out / "text")
     assert capsys.readouterr().out == ""  # it is done

@@ -145,3 +145,17 @@ def test_one_model_at_a_time_is_on_the_gpu(monkeypatch):
     for files in (one, other, one):
         evidence._run(files)
     assert moves == [("one", "cpu"), ("one", "cuda"), ("other", "cpu")]
+
+
+def test_translations_are_made_again_if_the_text_that_bert_read_changes(monkeypatch, tmp_path):
+    """Also in a directory with a ~, and the first one of several, as the task reads them."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = {**OPTIONS, "bert_text": f"~/raw:{tmp_path}/more", "remove_bpe": None, "detok": "none"}
+    options = Namespace(evidence=".", data=str(tmp_path), subset=[], **options)
+    file = tmp_path / "raw" / "test.en"
+    file.parent.mkdir()
+    keys = []
+    for text in ("a\n", "b\n"):
+        file.write_text(text, encoding="utf-8")
+        keys.append(Collection(options, [], "cpu")._key("test"))
+    assert keys[0] != keys[1]
