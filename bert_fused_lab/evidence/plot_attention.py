@@ -16,7 +16,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
 
-from bert_fused_lab.arguments import given_path, output_errors, parser_of, user_module
+from bert_fused_lab.arguments import given_path, number_errors, output_errors, parser_of, user_module
 from bert_fused_lab.evidence.attention import BERT, SOURCE, AttentionMap, attention_maps, evenness
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, searcher
@@ -31,7 +31,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
-    raise_all(output_errors(output=args.output))
+    raise_all(output_errors(output=args.output) + number_errors(args, beam=1))
     if args.output.suffix not in _ENDINGS:
         raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}; add one of these endings")
     run = load_run(

@@ -35,6 +35,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     inputs = args.inputs
     if count is not None:
         inputs = last_checkpoints(inputs[0], count, by_updates=by_updates, upper_bound=args.checkpoint_upper_bound)
+    if args.output.resolve() in map(Path.resolve, inputs):
+        raise BertFusedError(f"--output {args.output} is one of the checkpoints to average; write another file")
     state = average_checkpoints(inputs)
     with written_output(args.output) as new:
         torch.save(state, new)
@@ -53,10 +55,6 @@ def errors(args: Namespace) -> List[str]:
     if args.checkpoint_upper_bound is not None and not counted:
         problems.append(
             "--checkpoint-upper-bound needs --num-epoch-checkpoints or --num-update-checkpoints; add one of them"
-        )
-    if args.output.resolve() in map(Path.resolve, args.inputs):
-        problems.append(
-            f"--output {args.output} must not be among the --inputs; leave it out there, or write another file"
         )
     return problems + output_errors(output=args.output)
 

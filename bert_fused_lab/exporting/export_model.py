@@ -79,13 +79,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         return
     subword_files = {"subword_nmt": args.codes, "sentencepiece": args.sentencepiece_model}
     files = {tool: file for tool, file in subword_files.items() if file is not None}
-    if args.tokenizer != "moses" and (args.moses_no_dash_splits or args.moses_no_escape):
+    moses = {"moses_no_dash_splits": args.moses_no_dash_splits, "moses_no_escape": args.moses_no_escape}
+    if args.tokenizer != "moses" and any(moses.values()):
         raise BertFusedError("--moses-no-dash-splits and --moses-no-escape need --tokenizer moses; add it")
-    tokenizer: Optional[Dict[str, Any]] = None
-    if args.tokenizer is not None:
-        tokenizer = {"_name": args.tokenizer}
-        if args.tokenizer == "moses":
-            tokenizer.update(moses_no_dash_splits=args.moses_no_dash_splits, moses_no_escape=args.moses_no_escape)
+    tokenizer = args.tokenizer and {"_name": args.tokenizer, **(moses if args.tokenizer == "moses" else {})}
     bert = export_model(
         args.checkpoint, args.data, args.output, files, tokenizer, with_bert=args.with_bert, bert_model=args.bert_model
     )

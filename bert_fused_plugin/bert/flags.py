@@ -3,6 +3,7 @@
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -10,7 +11,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.subwords import SUBWORD_CHOICES
 from bert_fused_plugin.flags import Record, Rule, Specified, at_least, flag, only_with
-from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, PACKAGE, lacks_package
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, PACKAGE
 
 
 def map_flag(attentions: str, **specification: Any) -> Any:
@@ -21,7 +22,7 @@ def map_flag(attentions: str, **specification: Any) -> Any:
         "softmax",
         Record.COMPUTED,
         rule=Rule(
-            lambda value: not lacks_package(str(value)),
+            lambda value: str(value) == "softmax" or find_spec(PACKAGE) is not None,
             f"needs the package {PACKAGE}, which is not installed",
             f"run: pip install {PACKAGE}",
         ),

@@ -214,23 +214,13 @@ def differences(then: Dict[str, Any], now: Dict[str, Any]) -> List[Difference]:
 
 def reason_and_remedy(checkpoint: str, difference: Difference) -> Tuple[str, str]:
     """Return how the training of the *checkpoint* differs from the model at hand, and the remedy."""
-    name, then, now = difference
-    was, is_now = with_or_without(name, then), with_or_without(name, now)
-    reason = f"{checkpoint} was trained {was}, and this model is built {is_now}"
-    return reason, f"give {_as_typed(name, then)}" if _is_given(then) else f"leave {flag_name(name)} out"
-
-
-def with_or_without(name: str, value: Any) -> str:
-    """Return "with --flag value", or "without --flag" for a switch that is off and for a flag that was not given."""
-    return f"with {_as_typed(name, value)}" if _is_given(value) else f"without {flag_name(name)}"
-
-
-def _is_given(value: Any) -> bool:
-    return value is not None and value is not False
-
-
-def _as_typed(name: str, value: Any) -> str:
-    return flag_name(name) if value is True else f"{flag_name(name)} {value}"
+    name, *values = difference
+    flag = flag_name(name)
+    # a switch that is off and a flag that was not given are not typed
+    typed = ["" if v is None or v is False else flag if v is True else f"{flag} {v}" for v in values]
+    then, now = (f"with {text}" if text else f"without {flag}" for text in typed)
+    reason = f"{checkpoint} was trained {then}, and this model is built {now}"
+    return reason, f"give {typed[0]}" if typed[0] else f"leave {flag} out"
 
 
 def fingerprint(dictionary: Dictionary) -> Dict[str, Any]:

@@ -1,7 +1,6 @@
 """The maps pi of attention, pi(scores) times values; all but softmax give weights that are exactly zero."""
 
 import logging
-from importlib.util import find_spec
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 import torch
@@ -41,11 +40,6 @@ def build_attention_map(name: str, num_heads: int) -> Optional[nn.Module]:
     """
     build = ATTENTION_MAPS[name].build
     return None if build is None else build(num_heads)
-
-
-def lacks_package(name: str) -> bool:
-    """Return whether the map *name* needs a package that is not installed."""
-    return ATTENTION_MAPS[name].build is not None and find_spec(PACKAGE) is None
 
 
 def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> Tensor:

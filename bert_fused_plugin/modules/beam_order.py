@@ -1,5 +1,6 @@
 """One copy of a sentence's tensors serves all of the beams of the sentence."""
 
+from functools import cache
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -50,5 +51,5 @@ def _decide(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Opti
 
 
 def select_rows(value: Any, rows: Tensor, dim: int = 0) -> Any:
-    """Return *value* with these *rows* of dimension *dim* of each tensor in it; it may be nested."""
-    return tree_map(lambda part: part.index_select(dim, rows) if isinstance(part, Tensor) else part, value)
+    """Return *value* with these *rows* of dimension *dim* of each tensor in it, which may be nested and come twice."""
+    return tree_map(cache(lambda part: part.index_select(dim, rows) if isinstance(part, Tensor) else part), value)

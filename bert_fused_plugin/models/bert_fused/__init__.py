@@ -2,9 +2,8 @@
 
 import logging
 from argparse import Namespace
-from typing import Any, Tuple
+from typing import Any
 
-from fairseq.data import Dictionary
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.models.transformer import transformer_legacy as presets
@@ -50,7 +49,13 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:  # the encoder has no more positions
             source.bridge.max_tokens = min(source.bridge.max_tokens, cfg.max_source_positions)
-        encoder_embed, decoder_embed = cls._build_embeddings(cfg, src_dict, tgt_dict)
+        if cfg.fusion.replaces_embeddings:  # the encoder uses only the width and the padding index
+            encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
+        else:
+            encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim)
+        decoder_embed = encoder_embed
+        if cfg.fusion.replaces_embeddings or not cfg.share_all_embeddings:
+            decoder_embed = cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim)
         encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, source=source)
         decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=source.dim)
         model = cls(cfg, encoder, decoder)
@@ -61,19 +66,6 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         line = f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {cfg.drop_net_rate()}"
         logger.info(line, extra=REPEAT)
         return model
-
-    @classmethod
-    def _build_embeddings(
-        cls, cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary
-    ) -> Tuple[nn.Embedding, nn.Embedding]:
-        if cfg.fusion.replaces_embeddings:
-            # the encoder uses only the width and the padding index
-            encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
-        else:
-            encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim)
-            if cfg.share_all_embeddings:
-                return encoder_embed, encoder_embed
-        return encoder_embed, cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim)
 
 
 # the paper's base: 6+6 layers, 512/2048, 8 heads

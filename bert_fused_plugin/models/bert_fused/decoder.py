@@ -50,7 +50,9 @@ class BertFusedDecoder(TransformerDecoderBase):
         positions are BERT's word pieces, and the attention to them is ``extra["bert_attn"]``.
         """
         x = self._embed(prev_output_tokens, incremental_state)
-        target = Positions(None, incremental_state is None and not full_context_alignment, incremental_state)
+        target = Positions(None, incremental_state is None, incremental_state)
+        if full_context_alignment:  # padding comes after a target, where no position sees it otherwise
+            target = Positions(attention_mask(prev_output_tokens.eq(self.padding_idx), x.dtype))
         attn_layer = alignment_layer
         if attn_layer is None and not self.training:
             attn_layer = self.num_layers - 1

@@ -88,7 +88,7 @@ class BertFusedEncoder(TransformerEncoderBase):
             "encoder_states": [x.transpose(0, 1) for x in states] if return_all_hiddens else [],
             "fc_results": [],
             "src_tokens": [],
-            "src_lengths": [(~encoder_padding_mask).sum(dim=1, keepdim=True).int()],
+            "src_lengths": [],
             "bert_out": [bert_out],
             "bert_padding_mask": [bert_padding_mask],
             "beam_size": [1],  # rows of each sentence

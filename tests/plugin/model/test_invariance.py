@@ -1,6 +1,7 @@
 """Whole models: what must not change a sentence's translation, and that all of them gets gradients."""
 
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -17,6 +18,16 @@ OTHERS = ("context", "layer drop, checkpointed", STOCK)  # of which some depends
 @pytest.fixture(params=[name for name in MODELS if name not in OTHERS])
 def model(request, cases):
     return cases.model(request.param).double().eval()
+
+
+def test_with_the_full_context_no_position_sees_padding(build, cases):
+    model = build().eval()
+    source, target = cases.tokens()
+    together, _ = model.decoder(target, encoder_out=model.encoder(source), full_context_alignment=True)
+    for i in range(len(LINES)):
+        source, target = cases.tokens(slice(i, i + 1))
+        alone, _ = model.decoder(target, encoder_out=model.encoder(source), full_context_alignment=True)
+        assert_close(together[i, : alone.size(1)], alone[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -82,14 +93,15 @@ def test_with_layer_drop_every_parameter_gets_a_gradient_once_as_ddp_needs_it(bu
         assert times == dict.fromkeys(parameters, 1)
 
 
-@pytest.mark.parametrize("offload", [False, True])
-def test_checkpointed_layers_compute_the_same(build, cases, offload):
+@pytest.mark.parametrize("flag", ["checkpoint_activations", "offload_activations"])
+def test_checkpointed_layers_compute_the_same(build, cases, flag):
     """Also under autocast; and where a batch is read twice, each parameter gets its gradient once, as DDP needs it."""
     source, target = cases.tokens()
 
     def gradients(**flags):
         torch.manual_seed(1)
         model, times = build(dropout=0.1, **flags).train(), Counter()
+        assert isinstance(model.decoder.layers[0].forward, partial) is bool(flags)
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         for name, parameter in parameters.items():
             parameter.register_hook(lambda _, name=name: times.update([name]))
@@ -100,7 +112,7 @@ def test_checkpointed_layers_compute_the_same(build, cases, offload):
         assert times == dict.fromkeys(parameters, 1)
         return {name: p.grad for name, p in parameters.items()}
 
-    plain, checkpointed = gradients(), gradients(checkpoint_activations=True, offload_activations=offload)
+    plain, checkpointed = gradients(), gradients(**{flag: True})
     for name in plain:
         assert torch.equal(plain[name], checkpointed[name]), name
 

@@ -13,7 +13,9 @@ from matplotlib import font_manager
 from ranks import parameters
 from workspace import REPORT_QUICK, ROOT, hypotheses
 
+from bert_fused_lab.evidence import plot_attention
 from bert_fused_lab.evidence.plot_attention import fonts
+from bert_fused_plugin.errors import BertFusedError
 
 
 def test_all_bad_settings_are_reported_together(workspace, tmp_path):
@@ -76,6 +78,8 @@ def test_attention_is_drawn(workspace, tmp_path):
         "--index", "99", "--output", tmp_path / "x.png", ok=False,
     )  # fmt: skip
     assert "error: --index must be in [0, 29] for 'test', got 99" in refused.stderr
+    with pytest.raises(BertFusedError, match="--beam must be a finite number of at least 1, got 0"):
+        plot_attention.main(["data-bin", "--path=x.pt", "--beam=0", f"--output={tmp_path}/x.png"])
 
 
 def test_attention_is_drawn_to_the_text_that_bert_read(workspace, tmp_path):

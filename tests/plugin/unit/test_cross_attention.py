@@ -128,7 +128,8 @@ def test_a_sentence_is_kept_once_while_its_beams_stay_together(order, sentences,
 
 def test_rows_are_selected_in_all_that_a_search_keeps():
     rows, tensor = torch.tensor([2, 0]), torch.arange(3)
-    kept = select_rows([[(tensor, None)], 5], rows)
+    kept = select_rows([[(tensor, None)], 5, tensor], rows)
     assert kept[0][0][0].tolist() == [2, 0]
     assert (kept[0][0][1], kept[1]) == (None, 5)
+    assert kept[2] is kept[0][0][0]  # as the mask that layers share
     assert select_rows(torch.eye(3), rows, dim=1).tolist() == torch.eye(3)[:, [2, 0]].tolist()

@@ -18,7 +18,6 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.flags import at_least, flag
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
-from bert_fused_plugin.modules import attention_map
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
 
@@ -182,7 +181,7 @@ def test_the_flags_that_a_subclass_adds_to_the_criterion_are_checked(given):
 
 @pytest.mark.parametrize("errors_of", [fused, gru])
 def test_a_map_needs_its_package(errors_of, monkeypatch):
-    monkeypatch.setattr(attention_map, "find_spec", lambda name: None)
+    monkeypatch.setattr("bert_fused_plugin.bert.flags.find_spec", lambda name: None)
     assert errors_of(attention_map="softmax") == []
     for name in set(ATTENTION_MAPS) - {"softmax"}:
         assert errors_of(attention_map=name) == [
