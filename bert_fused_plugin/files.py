@@ -1,19 +1,10 @@
-"""Files and folders: the paths of command lines, and what is written whole, or not at all."""
+"""Files and folders: those of a model, and what is written whole, or not at all."""
 
 import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, Optional
-
-from safetensors import SafetensorError
-
-from bert_fused_plugin.errors import BertFusedError
-
-
-def given_path(text: str) -> Path:
-    """Return the path that *text* of a command line names; the shell leaves the ``~`` of ``--flag=~/FILE``."""
-    return Path(text).expanduser()
 
 
 def file_of_model(name: str, file: str) -> Optional[str]:
@@ -49,21 +40,3 @@ def written_whole(path: Path) -> Iterator[Path]:
         if place.is_dir():
             place.rename(Path(folder) / "old")
         os.replace(new, place)
-
-
-@contextmanager
-def written_output(path: Path, flag: str = "--output") -> Iterator[Path]:
-    """Yield a path for a new file, as `written_whole` does, for the *path* of a *flag*.
-
-    Raises:
-        BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.
-    """
-    try:
-        with written_whole(path) as new:
-            yield new
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise these if the disk is full
-        reason = " ".join(str(error).split())
-        raise BertFusedError(
-            f"{flag} {path} cannot be written, and nothing was changed ({reason}); "
-            "give a path in an existing directory that you may write to, on a disk with free space"
-        ) from error

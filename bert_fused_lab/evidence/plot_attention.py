@@ -20,8 +20,8 @@ from bert_fused_lab.arguments import given_path, number_errors, output_errors, p
 from bert_fused_lab.evidence.attention import BERT, SOURCE, AttentionMap, attention_maps, evenness
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, searcher
+from bert_fused_lab.output import written_output
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.files import written_output
 from bert_fused_plugin.modules.attention_map import learned_alphas
 
 _ENDINGS = (".png", ".svg", ".pdf")

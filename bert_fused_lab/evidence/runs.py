@@ -13,6 +13,7 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 
 from bert_fused_lab.arguments import NamedPaths
+from bert_fused_lab.finished import training_defaults
 from bert_fused_plugin.bert.layer_choice import is_sentence_encoder
 from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
@@ -21,7 +22,6 @@ from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
-from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 
 Points = List[Tuple[int, float]]  # (updates, value)
 Curves = Dict[str, Points]  # by "train nll_loss", "valid bleu", ...

@@ -16,10 +16,11 @@ from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 
 from bert_fused_lab.arguments import given_path, output_errors, parser_of
-from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
+from bert_fused_lab.finished import without_training_state
+from bert_fused_lab.output import written_output
+from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.checkpoints.record import RECORDS, as_given, differences, read_json, settings_of
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import written_output
 
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
 _SCALED = "encoder.bert.scaled"  # those of them that it scales

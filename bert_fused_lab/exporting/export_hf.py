@@ -24,9 +24,9 @@ from bert_fused_lab.arguments import given_path, parser_of
 from bert_fused_lab.importing.hf_models import EMBEDDINGS, SIDES, model_flags, to_fairseq, to_hf
 from bert_fused_lab.importing.hf_vocabulary import numbers_of, read_vocabulary
 from bert_fused_lab.importing.import_hf import ORIGINAL, SETTINGS, load
+from bert_fused_lab.output import written_output
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.errors import BertFusedError, flag_name
-from bert_fused_plugin.files import written_output
 
 
 def run(args: Namespace) -> None:

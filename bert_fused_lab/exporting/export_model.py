@@ -32,19 +32,19 @@ from transformers.utils import logging as hf_logging
 from bert_fused_lab.arguments import given_path, parser_of, user_module
 from bert_fused_lab.exporting import export_hf
 from bert_fused_lab.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
+from bert_fused_lab.finished import training_defaults, without_folders, without_training_state
+from bert_fused_lab.output import written_output
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
 from bert_fused_plugin.bert.source import weights_fingerprint
-from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
-from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, without_folders
+from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture
+from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json
 from bert_fused_plugin.data.dictionary_bridge import detect_detok
 from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword, language_code
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import written_output
 from bert_fused_plugin.models.hub import bpe_files
 from bert_fused_plugin.models.translation_model import TranslationModel
-from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 
 logger = logging.getLogger(__name__)
 

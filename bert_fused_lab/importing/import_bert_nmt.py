@@ -28,9 +28,9 @@ from bert_fused_lab.importing.checkpoint import (
     recorded_and_checked,
     write_imported,
 )
+from bert_fused_lab.output import written_output
 from bert_fused_plugin.bert.pretrained_bert import load_encoder
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import written_output
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -34,9 +34,10 @@ from bert_fused_lab.importing.hf_vocabulary import (
     symbols_of_text,
     write_model,
 )
+from bert_fused_lab.output import written_output
 from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import file_of_model, written_output
+from bert_fused_plugin.files import file_of_model
 
 ORIGINAL = "hf"  # the folder with all files of the model of transformers but its weights
 SETTINGS = "imported.json"  # the model, the flags of its architecture, and the tags that begin sentences

@@ -115,15 +115,3 @@ def data_directory(path: str, flags: Mapping[str, Any]) -> List[str]:
     began_in = folder[: -len(save_dir)] if folder.endswith(save_dir) else ""
     first = (split_paths(data) if isinstance(data, str) else data)[:1]
     return [folder if name == "." else os.path.join(began_in, name) for name in first]  # "." of an exported model
-
-
-def without_training_state(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the checkpoint *state* without what only training needs: optimizer, meters, data position and EMA."""
-    # the history of the optimizer stays, since it has the numbers of updates of this training and of those before it
-    epoch = state["extra_state"]["train_iterator"]["epoch"]
-    return {
-        **state,
-        "cfg": OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True),
-        "extra_state": {"train_iterator": {"epoch": epoch}},
-        "last_optimizer_state": None,
-    }

@@ -8,7 +8,6 @@ another BERT, or a dictionary of the same size.
 import hashlib
 import json
 import logging
-import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
@@ -278,12 +277,3 @@ def _of_flags(checkpoint: Mapping[str, Any]) -> List[Origin]:
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Origin]:
     """Return path and number of updates of each checkpoint that ``--bert-warm-start`` took from, the last one first."""
     return [Origin(*recorded) for recorded in read_json(state_dict, BERT_RECORD).get("began_from", ())]
-
-
-def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    """Return *state_dict* whose record names the files of `recorded_origins` without their folders."""
-    began_from = [(os.path.basename(path or ""), updates) for path, updates in recorded_origins(state_dict)]
-    if not began_from:
-        return state_dict
-    record = JsonRecord({**read_json(state_dict, BERT_RECORD), "began_from": began_from})
-    return {**state_dict, BERT_RECORD: record.text}

@@ -23,7 +23,7 @@ from bert_fused_plugin.checkpoints.record import same_states
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.files import given_path, written_whole
+from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 DESCRIPTION = "bert.json"
@@ -37,7 +37,8 @@ class BertCache:
     def __init__(self, cfg: BertFusedTranslationConfig, model: Any, on_cpu: bool = False) -> None:
         source: BertSource = model.encoder.source
         self._bert, self._bridge, self._layers = source.bert, source.bridge, str(model.cfg.bert_layer)
-        self._directory, self._dtype, self._data = given_path(str(cfg.bert_cache)), str(cfg.bert_cache_dtype), cfg.data
+        self._directory = Path(str(cfg.bert_cache)).expanduser()  # the shell leaves the ~ of --bert-cache=~/DIR
+        self._dtype, self._data = str(cfg.bert_cache_dtype), cfg.data
         self._on_cpu = on_cpu
         record = source.record.content
         self._weights, self._states = record["weights_in_layers"], record["states"]

@@ -28,7 +28,6 @@ from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
-from bert_fused_plugin.files import given_path
 from bert_fused_plugin.modules.attention_map import log_alphas
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_cache import BertCache
@@ -293,7 +292,7 @@ class BertFusedTranslationTask(TranslationTask):
         text = directory_of_epoch("--bert-text", cfg.bert_text, cfg.data, shard)
         documents = directory_of_epoch("--bert-documents", cfg.bert_documents, cfg.data, shard)
         beside_data = Path(str(directory_of_epoch("", cfg.data, cfg.data, shard)), "bert-pieces")
-        pieces_in = beside_data if cfg.bert_cache is None else given_path(cfg.bert_cache) / "word-pieces"
+        pieces_in = beside_data if cfg.bert_cache is None else Path(cfg.bert_cache).expanduser() / "word-pieces"
         files = files_of(dataset.src)
         texts = read_raw_text(text, split, cfg.source_lang, files)
         if texts is not None:

@@ -1,13 +1,10 @@
 """The flags of the task ``bert_fused_translation``."""
 
-import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 from fairseq.dataclass import ChoiceEnum
-from fairseq.dataclass.configs import DatasetConfig
 from fairseq.tasks.translation import TranslationConfig
-from omegaconf import OmegaConf
 
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS
 from bert_fused_plugin.errors import flag_name
@@ -18,8 +15,6 @@ _DIRECTORY = Rule(
     "must not be empty, as it is if a shell variable is not set",
     "give a directory, or leave the flag out",
 )
-# settings that say what the model is, and how its data is read
-_KEPT = re.compile(r"_name|data|dataset_impl|\w+_lang|left_pad_\w+|max_\w+_positions")
 
 
 @dataclass
@@ -73,13 +68,3 @@ def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
             f"--bert-documents {cfg.bert_documents} needs --bert-context, which is 0; set that, or leave it out"
         )
     return errors
-
-
-def training_defaults() -> Dict[str, Any]:
-    """Return the default of each setting of the translation task that a trained model does not need.
-
-    Examples are buckets, whose padding would be read as words, files for BERT, and limits that fit only these files.
-    """
-    defaults: Any = OmegaConf.create({"task": BertFusedTranslationConfig(), "dataset": DatasetConfig()})
-    task: Any = OmegaConf.to_container(defaults, resolve=True, enum_to_str=True)["task"]
-    return {name: default for name, default in task.items() if not _KEPT.fullmatch(name)}

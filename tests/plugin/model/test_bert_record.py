@@ -13,8 +13,9 @@ from language_models import save_language_model
 from torch import nn
 from transformers import AutoTokenizer, BertModel
 
+from bert_fused_lab.finished import without_folders
 from bert_fused_plugin.bert.source import source_of, weights_fingerprint
-from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, recorded_origins, without_folders
+from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, recorded_origins
 from bert_fused_plugin.errors import BertFusedError
 
 KEY = "encoder.bert_record.text"

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from bert_fused_lab.arguments import given_path
+from bert_fused_lab.output import written_output
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.files import given_path, written_output
 
 
 def write_and_stop(place, error):

@@ -1,0 +1,28 @@
+"""How the commands write the file or the folder of --output: as a whole, or not at all."""
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+from safetensors import SafetensorError
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.files import written_whole
+
+
+@contextmanager
+def written_output(path: Path, flag: str = "--output") -> Iterator[Path]:
+    """Yield a path for a new file, as `written_whole` does, for the *path* of a *flag*.
+
+    Raises:
+        BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.
+    """
+    try:
+        with written_whole(path) as new:
+            yield new
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise these if the disk is full
+        reason = " ".join(str(error).split())
+        raise BertFusedError(
+            f"{flag} {path} cannot be written, and nothing was changed ({reason}); "
+            "give a path in an existing directory that you may write to, on a disk with free space"
+        ) from error
