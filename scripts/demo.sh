@@ -16,7 +16,8 @@ say() { printf '\ndemo: %s\n' "$*"; }
 
 source "$root/scripts/environment.sh"
 export HF_HUB_OFFLINE=1
-unset BERT BERT_FLAGS BERT_TEXT SEED SEEDS CONSISTENCY BASELINE CACHE_GB # which are exported for one's own text
+# which are exported for one's own text
+unset BASELINE BERT BERT_FLAGS BERT_TEXT CACHE_GB CONSISTENCY DEPLOY MONO REVERSE SEED SEEDS START STUDENT TEACHER
 started=$SECONDS
 
 say "1/3 transformer, control, BERT-fused model and report, by bert-fused-recipe with small models and batches"

@@ -52,7 +52,7 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     known = Dictionary.load(f"{args.out}/data-bin/dict.{args.target}.txt")
     leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}", tags_of_start(args))
     parallel = [file for name in ("train", "valid", "test*") for file in text.glob(f"{name}.{args.target}")]
-    seen = {hash(line) for file in parallel for line in distill.read(file)}
+    seen = {hash(" ".join(line.split())) for file in parallel for line in distill.read(file)}
     shutil.rmtree(folder / "text", ignore_errors=True)
     (folder / "text").mkdir(parents=True)
     faults: Counter[str] = Counter()

@@ -40,7 +40,10 @@ def main(argv: Optional[Sequence[str]] = None, run: Run = run_command) -> None:
     os.environ["PYTHONUTF8"] = "1"
     if "--cpu" in args.train_flags:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for all that is not fairseq-train, too
-    Recipe(args, run).do(args.steps)
+    try:
+        Recipe(args, run).do(args.steps)
+    except OSError as error:
+        raise BertFusedError(f"{error.filename or args.out} cannot be used ({error.strerror or error})") from error
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
@@ -105,13 +108,14 @@ def _of_file(file: Path) -> Dict[str, Any]:
         names = [*known, *(field.name for field in fields(Size))]
         raise BertFusedError(f"--settings {file} has {', '.join(unknown)}; it may have {', '.join(names)}")
     if settings.get("script"):
-        settings["script"] = file.resolve().with_name(settings["script"])
+        settings["script"] = file.resolve().parent / settings["script"]
     return {"of_size": of_size, **{name: str(value) for name, value in settings.items() if value is not None}}
 
 
 def _errors(args: Namespace) -> List[str]:
     """Return a sentence for each setting that cannot be."""
-    errors = [f"there is no step {step}; the steps are {' '.join(STEPS)}" for step in args.steps if step not in STEPS]
+    named = [*args.steps, *args.default_steps.split()]
+    errors = [f"there is no step {step}; the steps are {' '.join(STEPS)}" for step in named if step not in STEPS]
     baseline = (args.baseline or "control").removesuffix("_mono" if args.mono else "")
     for system in (*args.teacher, args.deploy, baseline):
         if system not in SYSTEMS:
@@ -144,7 +148,9 @@ def _path_errors(args: Namespace) -> List[str]:
     for name, folder in (("DATA", args.data), ("--bert-text", args.bert_text), ("--mono", args.mono)):
         if folder and args.out.resolve() in (folder, *folder.parents):
             errors.append(f"{name} {folder} lies in --out {args.out}, which is written; give another --out")
-    foreign = [name for name in ("data-bin", "mono", "probe", "raw", "start", "text") if (args.out / name).exists()]
+    ours = ["data-bin", "deploy", "evidence", "mono", "probe", "raw", "report.html", "start", "text"]
+    ours += [f"valid.{language}" for language in (args.source, args.target)]
+    foreign = [name for name in ours if (args.out / name).exists()]
     if foreign and not (args.out / KEPT).exists() and not (args.out / "data-bin" / RECORD).exists():
         errors.append(
             f"--out {args.out} has {', '.join(foreign)}, not made by this recipe, which would write over it; give "

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 from bert_fused_lab.recipe.encoder import bert_path, choose_bert, description
 from bert_fused_lab.recipe.raw_text import VALIDATED, make_text
-from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
+from bert_fused_lab.recipe.running import Run, checksum, locked, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import KEPT, SPLIT_BEFORE
 from bert_fused_lab.recipe.start import FOLDER
 from bert_fused_lab.recipe.subwords import count
@@ -25,18 +25,25 @@ def prepare(args: Namespace, run: Run) -> None:
         BertFusedError: the text cannot be used, or OUT holds models of other text.
     """
     out, data_bin = args.out, args.out / "data-bin"
-    made_from = {"settings": text_settings(args), "files": _checksums(args)}
+    made_from = {"settings": text_settings(args), "files": checksums(args)}
     before = read_json(data_bin / RECORD)
     if {**before, **made_from} == before:
         say("prepare: done before")
         return
-    models = [path for path in out.rglob("checkpoint_*.pt") if path.relative_to(out).parts[0] != "probe"]
-    if models:
+    made = [*out.rglob("checkpoint_*.pt"), *out.glob("mono/translated/parts/*-of-*")]
+    made = [path for path in made if path.relative_to(out).parts[0] != "probe"]
+    if made and not before:
+        raise BertFusedError(f"{out} holds {made[0].relative_to(out)}, but no text of this recipe; give another --out")
+    if made:
         prepared(args)
         changed = dict(before["files"].items() ^ made_from["files"].items())
         raise BertFusedError(
-            f"{out} holds models of other text (changed: {' '.join(sorted(changed))}); give this data another --out"
+            f"{out} holds models or translations of other text (changed: {' '.join(sorted(changed))}); give this data "
+            "another --out"
         )
+    for lock in out.rglob("lock"):
+        with locked(lock.parent, "used"):  # a training may run on where this process was killed
+            pass
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / KEPT, read_json(out / KEPT))  # from now on, what follows is ours
     shutil.rmtree(data_bin, ignore_errors=True)  # what follows may be interrupted
@@ -79,8 +86,17 @@ def text_settings(args: Namespace) -> Dict[str, Any]:
 
 
 def text_of(args: Namespace, record: Dict[str, Any]) -> Path:
-    """Return the directory of the text in subwords that data-bin is made from, by its *record*."""
-    return Path(args.data or record["text"]) if record["text"] else args.out / "text"  # which may have moved
+    """Return the directory of the text in subwords that data-bin is made from, by its *record*.
+
+    Raises:
+        BertFusedError: it is the user's, and has changed since then.
+    """
+    if not record["text"]:
+        return Path(args.out / "text")
+    text = Path(args.data or record["text"])  # which may have moved
+    if checksums(Namespace(**{**vars(args), "data": text})) != record["files"]:
+        raise BertFusedError(f"{text} has changed since the step prepare; put the text back, or give another --out")
+    return text
 
 
 def binarise_alike(args: Namespace, run: Run, train: Path, folder: Path, like: Path, name: str = "train") -> None:
@@ -116,15 +132,15 @@ def sample(number: int, path: Path, output: Path) -> None:
     output.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in chosen))
 
 
-def _checksums(args: Namespace) -> Dict[str, int]:
+def checksums(args: Namespace) -> Dict[str, int]:
     """Return checksums of the user's text, wherever it is."""
-    checksums = {}
+    found = {}
     for folder, languages in ((args.data, (args.source, args.target)), (args.bert_text, (args.source,))):
         for language in languages if folder else ():
             for pattern in ("train", "valid", "test", "test-*"):
                 for path in sorted(folder.glob(f"{pattern}.{language}")):
-                    checksums[f"{'--bert-text ' * (folder == args.bert_text)}{path.name}"] = checksum(path)
-    return checksums
+                    found[f"{'--bert-text ' * (folder == args.bert_text)}{path.name}"] = checksum(path)
+    return found
 
 
 def _text(args: Namespace, bert: str, run: Run) -> Path:

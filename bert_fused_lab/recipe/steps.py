@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shlex
 import shutil
 from argparse import Namespace
 from dataclasses import dataclass, replace
@@ -95,6 +96,8 @@ class Recipe:
         pieces = copies * (record["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]
         cache = self._cache(pieces, width)
         gpus = torch.cuda.device_count()
+        if max(earlier := read_json(self.out / KEPT).get("gpus", gpus), gpus) > max(1, min(earlier, gpus)):
+            say(f"earlier trainings had batches of {earlier} GPUs, not {gpus}; give as many, or --update-freq")
         device = f"{gpus} GPUs, with batches {gpus} times as large" if gpus > 1 else "a GPU" if gpu else "a CPU"
         first = f"{size.updates:,} updates (learning rate {size.lr}, warm-up {size.warmup}), then "
         say(
@@ -246,8 +249,8 @@ class Recipe:
         if args.start:
             with written_whole(exported := self.base / "deploy") as new:
                 self.run(["bert-fused-export", "hf", str(average), str(new), "--imported", str(self._start.parent)])
-            say(f"{exported} is the model; for CTranslate2: ct2-transformers-converter --model {exported} "
-                f"--output_dir {exported}-int8 --quantization int8 --force")  # fmt: skip
+            convert = ["ct2-transformers-converter", "--model", f"{exported}", "--output_dir", f"{exported}-int8"]
+            say(f"{exported} is the model; for CTranslate2: {shlex.join(convert)} --quantization int8 --force")
             return
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
@@ -262,6 +265,7 @@ class Recipe:
         """Write the report, unless that of the next seed will have all that this one would have."""
         if not (self._trained_anew or self.seed == self.args.seeds[-1]):
             return
+        prepared(self.args)
         self._trained_anew, out, trained = False, self.out, self._trained()
         baseline = self._baseline(trained)
         if len(trained) == 1:
@@ -366,7 +370,7 @@ class Recipe:
 
     def _run_training(self, command: List[str], *how: Any) -> None:
         """Run a training; later calls keep the settings of this one."""
-        self._keep(**{name: vars(self.args)[name] for name in SHARED})
+        self._keep(**{name: vars(self.args)[name] for name in SHARED}, gpus=torch.cuda.device_count())
         self.run(command, *how)
 
     def _keep(self, **settings: Any) -> None:
@@ -409,7 +413,7 @@ class Recipe:
 
     @property
     def _random_bert(self) -> Path:
-        return Path(self.out / f"random-{Path(self.plan.bert).name}")
+        return Path(self.out.resolve() / f"random-{Path(self.plan.bert).name}")  # it is read from anywhere
 
     @property
     def _distilled(self) -> Path:

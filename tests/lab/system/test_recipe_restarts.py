@@ -10,7 +10,7 @@ import torch
 
 from bert_fused_lab.recipe import command
 from bert_fused_lab.recipe import data as recipe_data
-from bert_fused_lab.recipe.running import run_command, settings_of
+from bert_fused_lab.recipe.running import locked, run_command, settings_of
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -162,7 +162,10 @@ def test_other_text_is_noticed(dry, text, monkeypatch):
         folder.mkdir(parents=True)
         (folder / "checkpoint_last.pt").touch()
         said = dry.refused("multi30k", "prepare", **given)
-        assert "out[1] holds models of other text (changed: train.de); give this data another --out" in said
+        assert (
+            "out[1] holds models or translations of other text (changed: train.de); give this data another --out"
+            in said
+        )
         shutil.rmtree(folder)
     dry.fails = "fairseq-preprocess"
     assert dry.refused("multi30k", "prepare", **given)
@@ -312,3 +315,56 @@ def test_each_language_has_a_default_encoder(monkeypatch, source, bert):
     assert encoder.choose_bert("other", source) == ("other", "as --bert or the variable BERT says")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert (encoder.choose_bert(None, source)[0] == "minilm") is (source == "en")
+
+
+def test_translations_of_before_are_not_removed_and_changed_text_is_not_read(dry, text):
+    given = {"data": text, "out": "out"}
+    dry.run("multi30k", "prepare", **given)
+    part = dry.path / "out" / "mono" / "translated" / "parts" / "0-of-1"
+    part.parent.mkdir(parents=True)
+    part.touch()
+    (text / "test.en").write_text("b\n" * 3)
+    said = dry.refused("multi30k", "prepare", **given)
+    assert "holds models or translations of other text (changed: test.en); give this data another" in said
+    assert "data has changed since the step prepare" in dry.refused("multi30k", "transformer", **given)
+    assert part.exists()
+
+
+def test_text_is_not_replaced_under_a_training(dry, text):
+    given = {"data": text, "out": "out"}
+    dry.run("multi30k", "prepare", **given)
+    (text / "test.en").write_text("b\n" * 3)
+    (dry.path / "out" / "transformer").mkdir()
+    with locked(dry.path / "out" / "transformer", "trained"):
+        said = dry.refused("multi30k", "prepare", **given)
+    assert "out/transformer is being used by another process; wait for it, or end it" in said
+    dry.run("multi30k", "prepare", **given)
+
+
+def test_the_report_needs_the_settings_of_the_training(dry, out):
+    dry.run("multi30k", "transformer", "control")
+    said = dry.refused("multi30k", "compare", seeds=2)
+    assert "was made with other settings (before: --seeds 1; now: --seeds 2)" in said
+
+
+def test_other_gpus_are_noticed(dry, out, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    dry.run("multi30k", "transformer")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    said = dry.run("multi30k", "control")
+    assert "earlier trainings had batches of 4 GPUs, not 1; give as many, or --update-freq" in said
+
+
+def test_an_out_that_cannot_be_used_is_named(dry, text):
+    (dry.path / "file").touch()
+    assert "file cannot be used (File exists)" in dry.refused("multi30k", "prepare", data=text, out="file")
+    (dry.path / "models" / "a").mkdir(parents=True)
+    (dry.path / "models" / "a" / "checkpoint_best.pt").touch()
+    said = dry.refused("multi30k", "prepare", data=text, out="models")
+    assert "models holds a/checkpoint_best.pt, but no text of this recipe; give another --out" in said
+
+
+def test_an_unknown_step_of_a_file_of_settings_is_named(dry):
+    (dry.path / "settings.yaml").write_text("default_steps: prepare transfomer\nscript: tools/make.sh\n")
+    with pytest.raises(BertFusedError, match="there is no step transfomer; the steps are prepare estimate"):
+        command.main(["en", "de", ".", "--settings", "settings.yaml"])

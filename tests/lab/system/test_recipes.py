@@ -68,7 +68,7 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, monke
         same = ("warmup_updates", "max_update", "max_tokens", "dropout", "seed", "label_smoothing")
         assert [getattr(args, name) for name in same] == [getattr(more, name) for name in same]
         assert (args.lr, more.lr) == (([0.0005],) * 2 if of_the_paper else ([0.0035], [0.002]))
-    assert parsed["random_bert"].bert_model == f"{recipe}-out/random-some-bert"
+    assert parsed["random_bert"].bert_model == str(out / "random-some-bert")
     for system in FROM_SCRATCH:
         assert parsed[system].warmup_updates == plain.warmup_updates
         assert parsed[system].max_update == plain.max_update + more.max_update

@@ -62,7 +62,7 @@ def args(tmp_path):
     for side, language in enumerate(("en", "de")):
         write(text / f"train.{language}", [pair[side] for pair in PAIRS])
     for number, name in enumerate(("valid", "test", "test-news")):
-        write(text / f"{name}.de", [f"ein Mann {number}"])
+        write(text / f"{name}.de", [f"ein  Mann {number} "])
     write(
         out / "data-bin" / "dict.de.txt",
         [f"{word} 1" for word in "ein Hund rennt Haus der Mann sieht Tom 0 1 2 a dog".split()],
@@ -129,3 +129,14 @@ def test_monolingual_text_is_split_as_the_parallel_text_is(args, kind):
     args.subwords = kind
     prepare_mono(args, text)
     assert [*distill.read(args.out / "mono" / "text" / "train.de")] == [split(line)]
+
+
+def test_a_part_without_a_batch_is_empty(tmp_path, monkeypatch):
+    def no_batch(args):
+        open(f"{args[args.index('--results-path') + 1]}/generate-train.txt", "x").close()
+        raise ZeroDivisionError  # as fairseq, which computes a speed
+
+    monkeypatch.setattr(distill.options, "parse_args_and_arch", lambda parser, flags: flags)
+    monkeypatch.setattr(distill.generate, "main", no_batch)
+    distill.translate(tmp_path / "2-of-3", ["data"])
+    assert (tmp_path / "2-of-3").read_bytes() == b""
