@@ -57,6 +57,10 @@ class Collection:
             BertFusedError: a checkpoint or a test set cannot be used.
         """
         systems = [*self._systems()]
+        for files, seed, subset in systems:
+            folder = folder_of(self.folder / subset, files.name, seed)
+            if (folder / "on.txt").exists() and not (folder / "facts.json").exists():
+                raise BertFusedError(f"{folder} has translations of another program; give {files} another name")
         missing = [files for files, seed, subset in systems if not self._is_done(files, seed, subset)]
         is_new = len(missing) == len(systems)
         there = [subset for subset in self.options.subset if self._test_set_is_done(subset)]
@@ -86,11 +90,11 @@ class Collection:
                 translations = translate(run, subset, self.how, title)
             texts = self._texts(run)
             lines = [texts.target(translations.tokens[i]) for i in range(len(translations.tokens))]
-            write_lines(folder / f"{state}.txt", lines)
             if state == "on":
                 if seed == 1:
                     write_json(folder / "attention.json", self._attention(run, subset, translations))
                 write_json(folder / "facts.json", self._facts(run, subset, translations))
+            write_lines(folder / f"{state}.txt", lines)  # at last: without facts, it is of another program
 
     def add_maps(self, subset: str, numbers: Sequence[int]) -> None:
         """Write what each system, in its first seed, attends to in the sentences of these *numbers*."""

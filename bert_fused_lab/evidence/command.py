@@ -7,6 +7,7 @@ A later call, with another seed or system, writes only what is new.
 
 import logging
 import math
+import os
 import re
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
@@ -52,8 +53,12 @@ def collection(
 
 
 def errors(options: Namespace) -> List[str]:
-    """Return a sentence for each problem with the numbers of the search."""
-    return number_errors(options, **_LEAST)
+    """Return a sentence for each problem with the numbers of the search, or with the folder of the evidence, if any."""
+    problems, folder = number_errors(options, **_LEAST), options.evidence and options.evidence.absolute()
+    place = folder and next(path for path in (folder, *folder.parents) if path.exists())
+    if place and not (place.is_dir() and os.access(place, os.W_OK)):
+        problems.append(f"--evidence {options.evidence} must be a directory that can be written; give another one")
+    return problems
 
 
 def test_sets(data: str) -> List[str]:

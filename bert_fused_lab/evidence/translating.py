@@ -93,12 +93,15 @@ class Texts:
     """Makes texts of ids as fairseq-generate does: *subwords* are joined, and the target is detokenised by *detok*.
 
     The *subwords* are a kind of the table in data/subwords.py; ``auto`` joins those that the dictionary has.  Tags of
-    languages are left out.
+    languages, at the ends of a sentence, are left out.
     """
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
         self.dictionaries = task.source_dictionary, task.target_dictionary
-        self._tags = [{*map(dictionary.index, language_tags(dictionary))} for dictionary in self.dictionaries]
+        self._tags = [
+            {dictionary.bos(), dictionary.eos(), *map(dictionary.index, language_tags(dictionary))}
+            for dictionary in self.dictionaries
+        ]
         languages = task.cfg.source_lang, task.cfg.target_lang
         kinds = [detect_subword(dictionary) if subwords == "auto" else subwords for dictionary in self.dictionaries]
         marks = [word_marks(kind, language) for kind, language in zip(kinds, languages)]
@@ -131,9 +134,12 @@ class Texts:
         return self._detokenize(self._joined(1, tokens, unknown))
 
     def _joined(self, side: int, tokens: Tensor, unknown: Optional[str] = None) -> str:
-        ignored = {"extra_symbols_to_ignore": self._tags[side]}
-        symbols, join = self.dictionaries[side].string(tokens, unk_string=unknown, **ignored), self._joins[side]
-        return str(symbols) if join is None else join(symbols.split(" "))
+        dictionary, join, ids = self.dictionaries[side], self._joins[side], tokens.tolist()
+        for end in (0, -1):  # elsewhere, <url> for example is text
+            while ids and ids[end] in self._tags[side]:
+                del ids[end]
+        symbols = str(dictionary.string(ids, unk_string=unknown))
+        return symbols if join is None else join(symbols.split(" "))
 
 
 def hardware(device: str) -> Dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from fairseq.data.encoders import build_bpe
 
 from bert_fused_plugin.data.data_bin import source_side
+from bert_fused_plugin.data.subwords import join_sentencepiece
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.models.hub import BYTE_BPE_FILES, GPT2_FILES
@@ -88,7 +89,9 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
             "translates only text that is split already; give such text, as symbols, to its hub's binarize"
         )
         known = [[symbol for symbol in line if symbol not in cut] for line in known]
-    split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
+    pieces = bpe._name == "sentencepiece"
+    texts = [join_sentencepiece(line) if pieces else encoder.decode(" ".join(line)) for line in known]
+    split = [encoder.encode(text).split() for text in texts]
     if _likeness(known, split) < _ENOUGH:
         example = next((line, new) for line, new in zip(known, split) if line != new)
         begin = max(0, next(i for i, (one, other) in enumerate(zip_longest(*example)) if one != other) - 3)

@@ -19,11 +19,13 @@ from ctranslate2.converters import FairseqConverter
 from fairseq.data import Dictionary
 
 from bert_fused_lab.arguments import parser_of
+from bert_fused_lab.output import written_output
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
+from bert_fused_plugin.data import moses_text
+from bert_fused_plugin.data.dictionary_bridge import detect_detok
 from bert_fused_plugin.data.subwords import bleu_tokenizer, language_code
 from bert_fused_plugin.data.typed_text import hyphens_are_split
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.files import written_whole
 
 PRECISIONS = ("float32", "int8")
 _SUBWORDS = {"sentencepiece.model": "sentencepiece", "codes": "subword-nmt"}  # files, and what pip calls their tools
@@ -53,13 +55,17 @@ def main(args: Namespace) -> None:
         raise BertFusedError(f"{args.text} has neither {' nor '.join(_SUBWORDS)}; put the file there that split it")
     if any(args.output.glob("*")) and not (args.output / "settings.json").is_file():
         raise BertFusedError(f"{args.output} holds other things than a converted model; give another directory")
-    with written_whole(args.output) as new:
+    source = Dictionary.load(str(args.data / f"dict.{args.languages[0]}.txt"))
+    args.moses |= detect_detok(source) == "moses"
+    with written_output(args.output, "OUT") as new:
         new.mkdir()
         flags = convert(args, new)
         sizes = ", ".join(f"{name} {(new / name / 'model.bin').stat().st_size / 1e6:,.1f} MB" for name in PRECISIONS)
         shutil.copyfile(args.text / subwords, new / subwords)
         shutil.copyfile(Path(__file__).with_name("translate.py"), new / "translate.py")
-        (new / "settings.json").write_text(json.dumps(settings(args, flags), indent=1), encoding="utf-8")
+        if args.moses:
+            shutil.copyfile(moses_text.__file__, new / "moses_text.py")
+        (new / "settings.json").write_text(json.dumps(settings(args, flags, source), indent=1), encoding="utf-8")
         packages = f"{_SUBWORDS[subwords]} sacremoses" if args.moses else _SUBWORDS[subwords]
         unspaced = subwords == "codes" and bleu_tokenizer(args.languages[0]) is not None
         text = "words with spaces between them, as in training" if unspaced else "raw text"
@@ -80,20 +86,21 @@ def convert(args: Namespace, new: Path) -> Namespace:
         try:
             for precision in PRECISIONS:
                 converter.convert(str(new / precision), quantization=precision)
-        except ValueError as error:  # it names all flags that it does not support
+        except (ValueError, RuntimeError, KeyError, AttributeError) as error:  # many name flags, or sizes that differ
             raise BertFusedError(
-                f"{args.checkpoint} cannot be converted; give a plain transformer, such as a student\n{error}"
+                f"{args.checkpoint} cannot be converted with {args.data}; give a plain transformer, such as a student, "
+                f"and its data-bin\n{error}"
             ) from None
     return flags
 
 
-def settings(args: Namespace, flags: Namespace) -> Dict[str, Any]:
-    """Return what translate.py must know about the text and the search."""
-    source = Dictionary.load(str(args.data / f"dict.{args.languages[0]}.txt"))
+def settings(args: Namespace, flags: Namespace, source: Dictionary) -> Dict[str, Any]:
+    """Return what translate.py must know about the text, whose dictionary is *source*, and the search."""
     words = "".join(source.symbols[source.nspecial :])
     return {
         "languages": list(map(language_code, args.languages)),
         "moses": args.moses,
+        "has_spaces": bleu_tokenizer(args.languages[1]) is None,
         "escape": not {"'", '"'} & set(words),  # Moses' escapes, such as &apos;, leave neither in the text
         "split_hyphens": hyphens_are_split(source) is not False,
         "lower": words == words.lower(),
@@ -108,7 +115,8 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     for name in ("checkpoint", "data", "text", "output"):
         parser.add_argument(name, type=Path)
     parser.add_argument("languages", nargs=2, metavar="LANG")
-    parser.add_argument("--moses", action="store_true", help="the text was tokenised by Moses' rules, and then split")
+    parser.add_argument("--moses", action="store_true", help="the text was tokenised by Moses' rules, and then "
+        "split; symbols such as &apos; show it, too")  # fmt: skip
     for name, default in _SEARCH.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, type=type(default), default=default, help="as for fairseq-generate")

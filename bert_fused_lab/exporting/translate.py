@@ -12,6 +12,7 @@ import sys
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
+from runpy import run_path
 from typing import Any, Iterable, List
 from unicodedata import category
 
@@ -19,6 +20,7 @@ import ctranslate2
 
 HERE = Path(__file__).resolve().parent
 _LINES = 1000  # translated together
+_BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")  # what sentencepiece makes of rare letters, with --byte_fallback
 
 
 class Translator:
@@ -33,10 +35,12 @@ class Translator:
         self._pieces = (HERE / "sentencepiece.model").exists()
         self._split = _splitter(self._pieces)
         if self._settings["moses"]:
-            from sacremoses import MosesDetokenizer, MosesTokenizer
+            from sacremoses import MosesTokenizer
 
             source, target = self._settings["languages"]
-            self._tokenizer, self._detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
+            detokenizer = run_path(str(HERE / "moses_text.py"))["detokenizer"]
+            self._tokenizer = MosesTokenizer(source)
+            self._detokenize = detokenizer(target, self._settings["has_spaces"])
 
     def translate(self, lines: Iterable[str]) -> List[str]:
         """Return the translation of each line."""
@@ -74,10 +78,14 @@ class Translator:
     def join(self, symbols: List[str], tokenised: bool = False) -> str:
         """Return the text of a translation, whose words may stay *tokenised*."""
         if self._pieces:
-            text = "".join(symbols).replace("\u2581", " ").strip()
+            text = _BYTES.sub(_decoded, "".join(symbols)).replace("\u2581", " ").strip()
         else:
             text = f"{' '.join(symbols)} ".replace("@@ ", "").strip()
-        return self._detokenizer.detokenize(text.split()) if self._settings["moses"] and not tokenised else text
+        return self._detokenize(text) if self._settings["moses"] and not tokenised else text
+
+
+def _decoded(pieces: "re.Match[str]") -> str:
+    return bytes.fromhex(re.sub("<0x|>", "", pieces[0])).decode("utf-8", "replace")
 
 
 def _splitter(pieces: bool) -> Any:

@@ -102,6 +102,8 @@ def main(args: Namespace) -> None:
         SystemExit: symbols or scores differ.
     """
     both, lines = Both(args.model, args.imported), [line.strip() for line in args.text if line.strip()]
+    if not lines:
+        raise SystemExit("error: give sentences of the source language on standard input")
     symbols = both.source.indices.keys()  # perhaps of a part of the vocabulary
     known = [line for line in lines if {*both.hf_tokens(line)} <= symbols]
     same_symbols = sum(both.tokens(line) == both.hf_tokens(line) for line in known)

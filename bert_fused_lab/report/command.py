@@ -113,7 +113,7 @@ def report(options: Namespace, comparisons: Sequence[Comparison]) -> Dict[str, A
 def write(options: Namespace, content: Mapping[str, Any]) -> None:
     """Write the page and the JSON, and print the verdicts."""
     texts = {options.output: render(content), **({options.json: to_json(content)} if options.json else {})}
-    new = {path: path.with_name(f".{path.name}.new") for path in texts}
+    new = {path: path.resolve().with_name(f".{path.name}.new") for path in texts}  # beside the file of a link
     try:
         for path, text in texts.items():
             new[path].write_text(text, "utf-8", "replace")

@@ -39,8 +39,9 @@ def question(systems: Sequence[System], test_sets: Sequence[EvaluationSet]) -> s
 
 
 def with_bert(runs: Sequence[System]) -> Optional[System]:
-    """Return the first of *runs* with BERT, if the baseline, which is the first of all, has none."""
-    return None if runs[0].reads_bert else next((run for run in runs if run.reads_bert), None)
+    """Return the first of *runs* with BERT, if the baseline, the first of all, is known to have none."""
+    baseline, *others = runs
+    return next((run for run in others if run.reads_bert), None) if baseline.facts and not baseline.reads_bert else None
 
 
 def answer(run: System, baseline: str, scores: Dict[str, Scores], used: Optional[bool], unfair: bool) -> str:
@@ -97,6 +98,10 @@ def _beside_bert(run: System, baseline: System) -> List[str]:
         differences.append(f"is a model of another kind ({facts.architecture}) than {name} ({base.architecture})")
     if facts.consistency != base.consistency:
         differences.append(f"was trained with --consistency {facts.consistency}, and {name} with {base.consistency}")
+    search, others = ({**of.decoding, "bf16": of.bf16, "max_tokens": None} for of in (facts, base))
+    if changed := [key for key in search if search[key] != others.get(key)]:
+        this, that = (", ".join(f"{key} {of.get(key)}" for key in changed) for of in (search, others))
+        differences.append(f"was translated with {this}, and {name} with {that}")
     if run.origins and not baseline.origins and _start(run, baseline) is None:
         differences.append(f"{described(run.origins)}, and no such start of {name} is recorded")
     return [f"{run.name} {difference}" for difference in differences]

@@ -7,7 +7,6 @@ import re
 from itertools import groupby
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-import regex
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -15,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bert_fused_plugin.data import subwords
 from bert_fused_plugin.data.hf_tokenizer import FastTokenizer, SlowTokenizer
+from bert_fused_plugin.data.moses_text import detokenizer
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
@@ -209,35 +209,11 @@ def collate_bert_tokens(rows: Sequence[Tensor]) -> Tensor:
     return pad_sequence(list(rows), batch_first=True, padding_value=BERT_PAD).long()
 
 
-# What the tokenizer splits off, since it is no letter to it: the half-spaces inside Persian words and _, viramas, which
-# join two letters, but also end words in Tamil and Malayalam, and other signs, which belong to the letter before.
-_SPLIT_SIGNS = (
-    regex.compile(r"(?<=\S) ([\u200c\u200d_]) (?=\S)"),
-    regex.compile(r"(?<=\S) ([\p{InSC=Virama}--[\u0bcd\u0d4d]]) (?=\S)", regex.V1),
-    regex.compile(r"(?<=\S) (\p{M})"),
-)
-_APOSTROPHES_ON_A_SIDE = ("en", "fr", "it", "ga")  # there it splits at one side of an apostrophe only
-# one between two letters, unless the next one ends a quotation, before a mark or at the end
-_SPLIT_APOSTROPHE = regex.compile(r"(?<=[^\W\d_]) (&apos;|') (?=[^\W\d_])(?!(?:(?!\1).)* \1(?: \W|$))")
-
-
-def _moses_detokenizer(lang: str) -> Callable[[str], str]:
-    from sacremoses import MosesDetokenizer
-
-    code = subwords.language_code(lang)  # Moses takes fr_CA for English
-    moses, has_spaces = MosesDetokenizer(lang=code), subwords.bleu_tokenizer(lang) is None
-    splits = (*_SPLIT_SIGNS, *([] if code in _APOSTROPHES_ON_A_SIDE else [_SPLIT_APOSTROPHE]))
-
-    def detokenize(text: str) -> str:
-        for split in splits:
-            text = split.sub(r"\1", text)
-        text = str(moses.detokenize(text.split()))
-        return text if has_spaces else re.sub("(?<=[^\0-\x7f]) (?=[^\0-\x7f])", "", text)
-
-    return detokenize
-
-
-DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {"none": lambda lang: str, "moses": _moses_detokenizer}
+DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {
+    "none": lambda lang: str,
+    # Moses takes fr_CA for English
+    "moses": lambda lang: detokenizer(subwords.language_code(lang), subwords.bleu_tokenizer(lang) is None),
+}
 
 
 def detect_detok(dictionary: Dictionary) -> str:

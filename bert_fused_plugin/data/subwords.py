@@ -97,7 +97,8 @@ def _share_of_sentencepiece(symbols: Sequence[str]) -> float:
     return _share_of(lambda symbol: symbol.startswith(_SPACE) or _BYTE_PIECE.fullmatch(symbol) is not None)(symbols)
 
 
-def _join_sentencepiece(symbols: Sequence[str]) -> str:
+def join_sentencepiece(symbols: Sequence[str]) -> str:
+    """Return the text of pieces of sentencepiece; fairseq's own decoder leaves those that are bytes as they are."""
     text = ""
     for is_bytes, run in groupby(symbols, key=lambda symbol: _BYTE_PIECE.fullmatch(symbol) is not None):
         if is_bytes:
@@ -142,7 +143,7 @@ SUBWORDS: Dict[str, Subwords] = {
         lambda symbols: decode_byte_bpe("".join(symbols)),
         goes_on=_unless_it_begins(_SPACE),
     ),
-    "sentencepiece": Subwords(_share_of_sentencepiece, _join_sentencepiece, goes_on=_unless_it_begins(_SPACE)),
+    "sentencepiece": Subwords(_share_of_sentencepiece, join_sentencepiece, goes_on=_unless_it_begins(_SPACE)),
     "word_piece": Subwords(
         _share_of(lambda symbol: symbol.startswith("##") and len(symbol) > 2),
         _join_word_piece,

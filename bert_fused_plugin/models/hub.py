@@ -5,11 +5,12 @@ import os
 import threading
 from argparse import Namespace
 from inspect import signature
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import numpy as np
 from fairseq.data.data_utils import batch_by_size, collate_tokens
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 from fairseq.file_utils import load_archive_file
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
 from fairseq.utils import apply_to_sample
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
+from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
+from bert_fused_plugin.data.subwords import join_sentencepiece
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.device_choices import lay_out_weights
@@ -41,9 +44,11 @@ class TranslationHub(GeneratorHubInterface):
         super().__init__(cfg, task, models)
         self._typed_text = TypedText(self.src_dict)
         self._target_tokenizer = self.tokenizer
+        self._detokenize: Optional[Callable[[str], str]] = None
         if isinstance(self.tokenizer, MosesTokenizer):  # it has the rules of the source language
             languages = {"source_lang": cfg.tokenizer.target_lang}
             self._target_tokenizer = MosesTokenizer(OmegaConf.merge(cfg.tokenizer, languages))
+            self._detokenize = DETOKENIZERS["moses"](cfg.tokenizer.target_lang)
 
     def tokenize(self, sentence: str) -> str:
         """Return the words of a *sentence*, with spaces between them."""
@@ -53,6 +58,16 @@ class TranslationHub(GeneratorHubInterface):
         """Return the ids of a *sentence* that is split into symbols."""
         self._typed_text.check([sentence], self.tokenizer)
         return super().binarize(sentence)
+
+    def remove_bpe(self, symbols: str) -> str:
+        """Return the words of a translation, with spaces between them."""
+        if isinstance(self.bpe, SentencepieceBPE):
+            return join_sentencepiece(symbols.split())
+        return str(super().remove_bpe(symbols))
+
+    def detokenize(self, sentence: str) -> str:
+        """Return plain text of the words of a translation."""
+        return str(super().detokenize(sentence) if self._detokenize is None else self._detokenize(sentence))
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Translate ids, as fairseq does; a `BertFusedError` says if a keyword is no setting of its search.

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ from bert_fused_lab.importing import import_bert_nmt
 from bert_fused_lab.importing.check_import import Both
 from bert_fused_lab.recipe import distill
 from bert_fused_lab.recipe.subwords import learn, learned, split_file
+from bert_fused_plugin.data import moses_text
+from bert_fused_plugin.errors import BertFusedError
 
 pytestmark = pytest.mark.timeout(600)  # it trains
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `pip install ctranslate2` where it has wheels")
@@ -106,26 +109,55 @@ def test_text_is_split_and_joined_as_the_training_text_was(repeats, codes, tmp_p
     shutil.copytree(repeats.path / "deploy", folder)
     (folder / "sentencepiece.model").unlink()
     shutil.copyfile(codes, folder / "codes")
+    shutil.copyfile(moses_text.__file__, folder / "moses_text.py")
     settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     assert settings["lower"]
     assert not settings["moses"]
-    settings.update(moses=True, split_hyphens=True, escape=True)
+    settings.update(moses=True, split_hyphens=True, escape=True, has_spaces=True)
     (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
     translator = runpy.run_path(str(folder / "translate.py"))["Translator"]()
     pieces = translator.split("The big-house, 'here'")
     assert translator.join(pieces) == "the big-house, 'here'"
     assert translator.join(pieces, tokenised=True) == "the big @-@ house , &apos; here&apos;"
+    assert translator.join("geht &apos; s".split()) == "geht's"  # as in the report
     translator._settings["escape"] = False
     assert translator.join(translator.split("'here'"), tokenised=True) == "'here'"
     translator._settings["moses"] = False
     assert translator.split("the\thouse") == translator.split("the house")
 
 
+def test_bytes_are_joined_to_letters(repeats):
+    translator = runpy.run_path(str(repeats.path / "deploy" / "translate.py"))["Translator"]()
+    assert translator.join(["▁a", "<0xC3>", "<0x9F>", "<0xFF>", "▁b"]) == "aß\ufffd b"
+
+
+def test_text_of_moses_is_noticed(tmp_path, monkeypatch):
+    def convert(args, new):
+        for name in to_ctranslate2.PRECISIONS:
+            (new / name).mkdir()
+            (new / name / "model.bin").touch()
+        return Namespace(max_source_positions=9, max_target_positions=9)
+
+    monkeypatch.setattr(to_ctranslate2, "convert", convert)
+    (tmp_path / "dict.en.txt").write_text("&apos;s 1\n", encoding="utf-8")
+    (tmp_path / "codes").touch()
+    places = [str(tmp_path)] * 2 + [f"{tmp_path}/out"]
+    to_ctranslate2.main(to_ctranslate2.parse_args(["x.pt", *places, "en", "th"]))
+    assert (tmp_path / "out" / "moses_text.py").exists()
+    settings = json.loads((tmp_path / "out" / "settings.json").read_text(encoding="utf-8"))
+    assert (settings["moses"], settings["has_spaces"]) == (True, False)
+
+
 def test_what_cannot_be_converted_is_said(repeats, workspace, tmp_path):
     earlier = shutil.copytree(repeats.path / "deploy", repeats.path / "fused")
     done = convert(repeats, workspace.checkpoint, "fused", ok=False)
     assert done.returncode == 1
-    assert "cannot be converted; give a plain transformer" in done.stderr
+    assert f"cannot be converted with {repeats.data}; give a plain transformer, such as a student, and" in done.stderr
+    for lang in ("en", "de"):
+        (tmp_path / f"dict.{lang}.txt").write_text("the 1\n", encoding="utf-8")
+    other = [repeats.checkpoint, tmp_path, repeats.path / "text", tmp_path / "new", "en", "de"]
+    with pytest.raises(BertFusedError, match=r"and its data-bin\n(.|\n)*size mismatch"):
+        to_ctranslate2.main(to_ctranslate2.parse_args(list(map(str, other))))
     assert sorted(earlier.iterdir()) == sorted(earlier / file.name for file in (repeats.path / "deploy").iterdir())
 
 

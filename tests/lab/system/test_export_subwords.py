@@ -48,6 +48,7 @@ def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog)
     export_model(checkpoint, pieces.data, plain)
     assert "it translates only text that is split already; give --codes or --sentencepiece-model" in caplog.text
     hub = GruModel.from_pretrained(str(plain), bpe="sentencepiece", sentencepiece_model=str(pieces.model))
+    assert hub.remove_bpe("▁a <0xC3> <0x9F> ▁b") == "aß b"
     assert hub.apply_bpe("the dog").startswith("\u2581")
 
 

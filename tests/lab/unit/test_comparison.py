@@ -100,6 +100,7 @@ def test_the_question():
     assert question(runs, two) == "Does BERT help English to Chinese on test and test1?"
     assert question([*runs, fused], sets) == "Does BERT help in fused, English to Chinese on test?"
     assert question(runs[::-1], sets) == "Which system is better from English to Chinese on test?"
+    assert question([System("marian", [[]]), fused], sets) == "Which system is better from English to Chinese on test?"
     assert question([plain], sets) == "How good is plain from English to Chinese on test?"
     assert question([plain, plain], [a_set(names=("src", "German"))]).endswith("better from Src to German on test?")
     assert question([plain, plain], [a_set()]) == "Which system is better on test?"
@@ -310,3 +311,16 @@ def test_how_origins_are_said():
     second = "which began from another checkpoint after an unknown number of updates"
     assert described(found) == f"began from /a.pt after 1,200 updates, {second}"
     assert described([]) == ""
+
+
+def test_systems_that_were_translated_with_other_settings_are_not_compared_fairly():
+    plain, fused = (run(name, "x.pt", reads_bert=reads, decoding={"beam": 5 - reads, "max_tokens": 9 + reads})
+        for name, reads in (("plain", False), ("fused", True)))  # fmt: skip
+    said = "fused was translated with beam 4, and plain with beam 5, so the difference may come from that and not from"
+    assert said in fairness(fused, plain, [plain, fused], "data")
+
+
+def test_a_place_for_evidence_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BertFusedError, match=r"--evidence .*file/x must be a directory that can be written"):
+        main(["data", "--baseline", "a=b", "--output", "c", "--evidence", f"{tmp_path}/file/x"])

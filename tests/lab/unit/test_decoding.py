@@ -30,6 +30,13 @@ def test_subwords_that_fairseq_does_not_join_are_joined_too():
     assert Texts(task, "auto", "none").remarks == []
 
 
+def test_tags_at_the_ends_of_a_sentence_are_left_out_and_elsewhere_they_are_text():
+    words = dictionary_of("<2de>", "see", "<url>", "now", "de_DE")
+    texts = Texts(task_of(words), "auto", "none")
+    assert texts.target(encode(words, "<2de> see <url> now de_DE")) == "see <url> now"
+    assert texts.target(encode(words, "<2de>")) == ""
+
+
 def test_subwords_that_cannot_be_joined_are_scored_as_they_are_and_the_page_says_so():
     pieces = dictionary_of("the", "￭x")
     texts = Texts(task_of(pieces), "auto", "none")

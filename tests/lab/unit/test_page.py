@@ -1,6 +1,7 @@
 """How the files of the report are written, and what the page and the JSON show of the texts."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "render", lambda _: "new")
     monkeypatch.setattr(command, "to_json", lambda _: "{}")
     first, second = tmp_path / "a.html", tmp_path / "a.json"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link.html").symlink_to(tmp_path / "elsewhere" / "a.html")
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda new, file: new.parent == file.parent and replace(new, file))
+    compare.main(["data", "--baseline", "a=b", "--output", str(tmp_path / "link.html")])  # of another disk, perhaps
+    assert (tmp_path / "elsewhere" / "a.html").read_text() == "new"
     first.write_text("old", encoding="utf-8")
     given = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second)]
     compare.main(given)
@@ -36,7 +43,7 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(ReportError, match=r"a\.json cannot be written, and nothing was changed \(disk full\)"):
         compare.main(given)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json", "elsewhere", "link.html"]
 
 
 def test_the_page_shows_the_characters_that_moses_escaped():

@@ -159,3 +159,13 @@ def test_translations_are_made_again_if_the_text_that_bert_read_changes(monkeypa
         file.write_text(text, encoding="utf-8")
         keys.append(Collection(options, [], "cpu")._key("test"))
     assert keys[0] != keys[1]
+
+
+def test_translations_of_another_program_are_not_removed(tmp_path):
+    file = tmp_path / "test" / "other.1" / "on.txt"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    options = Namespace(evidence=tmp_path, data="", subset=["test"], **OPTIONS)
+    evidence = Collection(options, [[RunFiles("--run", "other", Path("x.pt"))]], "cpu")
+    with pytest.raises(BertFusedError, match=r"other\.1 has translations of another program; give --run other=x.pt an"):
+        evidence.prepare()

@@ -155,3 +155,8 @@ def test_a_translation_to_score_is_tokenised_by_the_rules_of_its_language(tmp_pa
     assert hub.tokenize("l'homme") == "l &apos;homme"
     assert hub._encode_target("the l'dog").tolist() == ids.tolist()
     assert hub.score("the dog", "the l'dog") < 0
+
+
+def test_words_that_moses_split_are_whole_in_a_translation_as_in_the_report():
+    hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), tokenizer="moses", target_lang="de")
+    assert hub.detokenize("wie geht &apos; s ?") == "wie geht's?"
