@@ -69,6 +69,7 @@ def build(args: Namespace) -> None:
     if "bert_warm_start" in args:
         args.bert_warm_start = None  # the states depend on BERT alone, and the checkpoint may not be there yet
     cfg = convert_namespace_to_omegaconf(args)
+    cfg.model.save_dir = None  # no training, whose settings would be checked
     task = tasks.setup_task(cfg.task)
     task.build_model(cfg.model)
     if task.bert_cache is not None:

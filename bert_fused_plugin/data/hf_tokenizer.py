@@ -85,8 +85,10 @@ class SlowTokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._as_text = tokenizer, _NoSpecialTokens(tokenizer)
-        added = [str(token) for token in tokenizer.added_tokens_decoder.values() if not token.special]
-        choices = "|".join(map(re.escape, sorted(added, key=len, reverse=True)))
+        added = [token for token in tokenizer.added_tokens_decoder.values() if not token.special]
+        added.sort(key=lambda token: len(str(token)), reverse=True)
+        choices = "|".join(rf"(?<!\S){text}(?!\S)" if token.single_word else text
+            for token in added if (text := re.escape(str(token))))  # fmt: skip
         self._added = re.compile(f"({choices or '(?!)'})")
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:

@@ -13,6 +13,7 @@ from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 from fairseq.file_utils import load_archive_file
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
+from fairseq.tasks.translation import TranslationTask
 from fairseq.utils import apply_to_sample
 from omegaconf import OmegaConf
 from torch import Tensor
@@ -20,7 +21,7 @@ from torch import Tensor
 from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
-from bert_fused_plugin.data.subwords import join_sentencepiece
+from bert_fused_plugin.data.subwords import join_sentencepiece, language_code
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.device_choices import lay_out_weights
@@ -41,6 +42,10 @@ class TranslationHub(GeneratorHubInterface):
     """fairseq's hub interface, which also warns of text that was not prepared as the training text was."""
 
     def __init__(self, cfg: Any, task: Any, models: Any) -> None:
+        if (
+            isinstance(task, TranslationTask) and OmegaConf.select(cfg, "tokenizer._name") == "moses"
+        ):  # else for English
+            cfg.tokenizer.update({side: language_code(task.cfg[side]) for side in ("source_lang", "target_lang")})
         super().__init__(cfg, task, models)
         self._typed_text = TypedText(self.src_dict)
         self._target_tokenizer = self.tokenizer

@@ -115,7 +115,9 @@ def trial_errors(task: Any, model: Any, criterion: Any, settings: Mapping[str, A
         return []
     errors = []
     # of argparse, these two are texts
-    most, sentences = (settings[name] and int(settings[name]) for name in ("max_tokens_valid", "batch_size_valid"))
+    most, sentences = (
+        settings[name] and int(float(settings[name])) for name in ("max_tokens_valid", "batch_size_valid")
+    )
     for subset in filter(task.datasets.__contains__, settings["valid_subset"].split(",")):
         try:
             batches = task.get_batch_iterator(

@@ -98,7 +98,7 @@ def test_the_cache_of_a_training_is_complete_after_it(training, loads, tmp_path,
     assert len(loads) == 3  # for the validation set and for each training set
     assert "the data of this training is prepared: word pieces of large data sets, states in" in caplog.text
     before = blocks(tmp_path)
-    main(["build", *training])
+    main(["build", *training, "--restore-file", "not-there-yet.pt"])
     assert len(loads) == 3
     assert blocks(tmp_path) == before
     assert not (tmp_path / "save").exists()

@@ -150,6 +150,9 @@ def test_another_error_of_fairseq_stays_its_own(tmp_path):
 def test_a_translation_to_score_is_tokenised_by_the_rules_of_its_language(tmp_path):
     shutil.copytree(PINNED / "fused", tmp_path, dirs_exist_ok=True)
     shutil.copy(tmp_path / "dict.de.txt", tmp_path / "dict.fr.txt")
+    shutil.copy(tmp_path / "dict.en.txt", tmp_path / "dict.it.txt")
+    hub = BertFusedModel.from_pretrained(str(tmp_path), tokenizer="moses", source_lang="it")
+    assert hub.tokenize("l'uomo") == "l&apos; uomo"
     hub = BertFusedModel.from_pretrained(str(tmp_path), tokenizer="moses", target_lang="fr")
     ids = hub.tgt_dict.encode_line("the l&apos; dog", add_if_not_exist=False)
     assert hub.tokenize("l'homme") == "l &apos;homme"
@@ -158,5 +161,5 @@ def test_a_translation_to_score_is_tokenised_by_the_rules_of_its_language(tmp_pa
 
 
 def test_words_that_moses_split_are_whole_in_a_translation_as_in_the_report():
-    hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), tokenizer="moses", target_lang="de")
+    hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), tokenizer="moses")
     assert hub.detokenize("wie geht &apos; s ?") == "wie geht's?"

@@ -100,7 +100,7 @@ OF_HOST = """
 --empty-cache-freq 1
 --skip-remainder-batch
 --grouped-shuffling
---num-workers 2
+--num-workers 2 --max-tokens-valid 1e4
 --tensorboard-logdir {case}/curves
 """
 OF_TRANSFORMER = """

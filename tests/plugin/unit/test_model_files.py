@@ -206,6 +206,12 @@ def test_weights_that_the_class_does_not_read_are_named(copied, name):
     assert name in said
 
 
+@pytest.mark.parametrize("name", ["embeddings.word_embeddings._weight", "embed_out.weight", "output_projection.weight"])
+def test_a_second_name_of_the_embeddings_and_other_names_of_heads_may_be_left_over(copied, name):
+    """As in the files of mDeBERTa-v3, of Pythia, and of BioGPT."""
+    FrozenBert.from_pretrained(copied(lambda weights: {**weights, name: torch.ones(3)}))
+
+
 @pytest.mark.parametrize(
     ("kind", "head"),
     [
