@@ -60,7 +60,10 @@ class Collection:
         for files, seed, subset in systems:
             folder = folder_of(self.folder / subset, files.name, seed)
             if (folder / "on.txt").exists() and not (folder / "facts.json").exists():
-                raise BertFusedError(f"{folder} has translations of another program; give {files} another name")
+                raise BertFusedError(
+                    f"{folder} has translations and no facts.json, so they are of another program, or were "
+                    f"interrupted; remove this folder, or give {files} another name"
+                )
         missing = [files for files, seed, subset in systems if not self._is_done(files, seed, subset)]
         is_new = len(missing) == len(systems)
         there = [subset for subset in self.options.subset if self._test_set_is_done(subset)]

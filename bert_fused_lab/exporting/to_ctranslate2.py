@@ -1,15 +1,16 @@
 """Convert a plain transformer of fairseq into a directory that needs ctranslate2, but neither fairseq nor torch.
 
-    python -m bert_fused_lab.exporting.to_ctranslate2 CHECKPOINT DATA_BIN TEXT OUT SRC TGT [--moses] [flags]
+    python -m bert_fused_lab.exporting.to_ctranslate2 CHECKPOINT DATA_BIN TEXT OUT SRC TGT [flags]
 
 TEXT holds sentencepiece.model, or the codes of subword-nmt, with which the training text was split.  OUT gets the model
-in float32 and in int8, that file, settings.json, translate.py and README.md.  An earlier model at OUT is replaced.
+in float32 and in int8, that file, settings.json, translate.py, README.md and, for text of Moses, moses_text.py.  An
+earlier model at OUT is replaced.
 """
 
 import json
 import logging
 import shutil
-from argparse import Namespace
+from argparse import BooleanOptionalAction, Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Dict, Optional, Sequence
@@ -56,7 +57,7 @@ def main(args: Namespace) -> None:
     if any(args.output.glob("*")) and not (args.output / "settings.json").is_file():
         raise BertFusedError(f"{args.output} holds other things than a converted model; give another directory")
     source = Dictionary.load(str(args.data / f"dict.{args.languages[0]}.txt"))
-    args.moses |= detect_detok(source) == "moses"
+    args.moses = detect_detok(source) == "moses" if args.moses is None else args.moses
     with written_output(args.output, "OUT") as new:
         new.mkdir()
         flags = convert(args, new)
@@ -115,8 +116,8 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     for name in ("checkpoint", "data", "text", "output"):
         parser.add_argument(name, type=Path)
     parser.add_argument("languages", nargs=2, metavar="LANG")
-    parser.add_argument("--moses", action="store_true", help="the text was tokenised by Moses' rules, and then "
-        "split; symbols such as &apos; show it, too")  # fmt: skip
+    parser.add_argument("--moses", action=BooleanOptionalAction, help="whether Moses' rules tokenised the text before "
+        "it was split; default: by symbols such as &apos;")  # fmt: skip
     for name, default in _SEARCH.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, type=type(default), default=default, help="as for fairseq-generate")

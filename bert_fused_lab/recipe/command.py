@@ -43,6 +43,8 @@ def main(argv: Optional[Sequence[str]] = None, run: Run = run_command) -> None:
     try:
         Recipe(args, run).do(args.steps)
     except OSError as error:
+        if isinstance(error, BrokenPipeError):  # nobody reads what this prints
+            raise
         raise BertFusedError(f"{error.filename or args.out} cannot be used ({error.strerror or error})") from error
 
 
@@ -145,13 +147,15 @@ def _path_errors(args: Namespace) -> List[str]:
         errors.append(f"--bert-text {args.bert_text} is no directory; give the directory of the text")
     if "," in f"{args.data}":
         errors.append(f"DATA {args.data} must have no comma: it ends the name of a file")
-    for name, folder in (("DATA", args.data), ("--bert-text", args.bert_text), ("--mono", args.mono)):
-        if folder and args.out.resolve() in (folder, *folder.parents):
-            errors.append(f"{name} {folder} lies in --out {args.out}, which is written; give another --out")
     ours = ["data-bin", "deploy", "evidence", "mono", "probe", "raw", "report.html", "start", "text"]
     ours += [f"valid.{language}" for language in (args.source, args.target)]
+    written = {args.out.resolve(), *((args.out / name).resolve() for name in ours)}
+    for name, folder in (("DATA", args.data), ("--bert-text", args.bert_text), ("--mono", args.mono)):
+        if folder and written & {folder, *(place for place in folder.parents if place != args.out.resolve())}:
+            errors.append(f"{name} {folder} lies where --out {args.out} is written; move it, or give another --out")
     foreign = [name for name in ours if (args.out / name).exists()]
-    if foreign and not (args.out / KEPT).exists() and not (args.out / "data-bin" / RECORD).exists():
+    signs = (KEPT, f"data-bin/{RECORD}", "text/raw")
+    if foreign and not any((args.out / sign).exists() for sign in signs):
         errors.append(
             f"--out {args.out} has {', '.join(foreign)}, not made by this recipe, which would write over it; give "
             "another --out"

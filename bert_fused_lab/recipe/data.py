@@ -41,7 +41,7 @@ def prepare(args: Namespace, run: Run) -> None:
             f"{out} holds models or translations of other text (changed: {' '.join(sorted(changed))}); give this data "
             "another --out"
         )
-    for lock in out.rglob("lock"):
+    for lock in (file for file in out.rglob("lock") if (file.with_name("recipe.json")).exists()):
         with locked(lock.parent, "used"):  # a training may run on where this process was killed
             pass
     out.mkdir(parents=True, exist_ok=True)

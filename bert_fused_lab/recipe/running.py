@@ -122,8 +122,8 @@ def settings_of(command: Sequence[str], out: Path) -> Dict[str, Any]:
             word = value
             if not equals:
                 continue
-        inside = next((word[len(f"{name}/") :] for name in (out, out.resolve()) if word.startswith(f"{name}/")), None)
-        text = portable(word if inside is None else f"OUT/{inside}")
+        word = word.replace(f"{out.resolve()}/random-", f"{out / 'random-'}")  # the directory of random_bert
+        text = portable(f"OUT/{word[len(f'{out}/') :]}" if word.startswith(f"{out}/") else word)
         try:
             values.append(json.loads(text))  # numbers are compared by their values
         except ValueError:

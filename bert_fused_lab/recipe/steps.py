@@ -96,8 +96,8 @@ class Recipe:
         pieces = copies * (record["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]
         cache = self._cache(pieces, width)
         gpus = torch.cuda.device_count()
-        if max(earlier := read_json(self.out / KEPT).get("gpus", gpus), gpus) > max(1, min(earlier, gpus)):
-            say(f"earlier trainings had batches of {earlier} GPUs, not {gpus}; give as many, or --update-freq")
+        if (earlier := max(1, read_json(self.out / KEPT).get("gpus", gpus))) != max(1, gpus):
+            say(f"earlier trainings had batches of {earlier} GPUs, now of {max(1, gpus)}: give as many")
         device = f"{gpus} GPUs, with batches {gpus} times as large" if gpus > 1 else "a GPU" if gpu else "a CPU"
         first = f"{size.updates:,} updates (learning rate {size.lr}, warm-up {size.warmup}), then "
         say(
@@ -254,7 +254,7 @@ class Recipe:
             return
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
-        moses = ["--moses"] if among_flags(plan.bert_flags).bert_detok == "moses" else []
+        moses = {"moses": ["--moses"], "none": ["--no-moses"]}.get(among_flags(plan.bert_flags).bert_detok, [])
         self.run(
             ["python", "-m", "bert_fused_lab.exporting.to_ctranslate2", str(average), f"{self.out}/data-bin",
              str(plan.text), f"{self.base}/deploy", args.source, args.target, *self._search(), *moses],

@@ -50,7 +50,7 @@ def answer(run: System, baseline: str, scores: Dict[str, Scores], used: Optional
     lead = _LEADS[score.better, used]
     if unfair:
         word = _WORDS[score.better].format(baseline)
-        lead = f"{run.name} {word}, but their trainings differ, so this does not tell what BERT does"
+        lead = f"{run.name} {word}, but they differ in more than BERT, so this does not tell what BERT does"
     return f"{lead}: against {baseline}, {run.name} {gain(score)}.{_by_chrf(run.name, scores)}"
 
 

@@ -110,7 +110,8 @@ class SlowTokenizer:
             files = sorted(blake2b(file.read_bytes()).hexdigest() for file in Path(folder).iterdir())
         versions = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"] in _READERS}
         kind = type(self._tokenizer).__name__
-        return json.dumps([kind, settings, files, versions], default=str, sort_keys=True)
+        added = [self._added.pattern] if self._tokenizer.get_added_vocab() else []  # by which rule they are split off
+        return json.dumps([kind, settings, files, versions, *added], default=str, sort_keys=True)
 
     def template(self, count: int) -> Template:
         """Return the special tokens before, between and after *count* texts, such as [CLS], [SEP], [SEP]."""

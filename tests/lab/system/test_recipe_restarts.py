@@ -254,7 +254,7 @@ def test_the_directory_that_a_recipe_writes_is_not_its_text(dry, text):
     raw.parent.mkdir()
     text.rename(raw)
     said = dry.refused("tatoeba_en_de", "prepare", data=str(raw))
-    assert f"DATA {raw} lies in --out tatoeba_en_de-out, which is written; give another --out" in said
+    assert f"DATA {raw} lies where --out tatoeba_en_de-out is written; move it, or give another --out" in said
     assert len((raw / "train.en").read_text().splitlines()) == 3000
 
 
@@ -335,6 +335,7 @@ def test_text_is_not_replaced_under_a_training(dry, text):
     dry.run("multi30k", "prepare", **given)
     (text / "test.en").write_text("b\n" * 3)
     (dry.path / "out" / "transformer").mkdir()
+    (dry.path / "out" / "transformer" / "recipe.json").touch()
     with locked(dry.path / "out" / "transformer", "trained"):
         said = dry.refused("multi30k", "prepare", **given)
     assert "out/transformer is being used by another process; wait for it, or end it" in said
@@ -352,7 +353,7 @@ def test_other_gpus_are_noticed(dry, out, monkeypatch):
     dry.run("multi30k", "transformer")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     said = dry.run("multi30k", "control")
-    assert "earlier trainings had batches of 4 GPUs, not 1; give as many, or --update-freq" in said
+    assert "earlier trainings had batches of 4 GPUs, now of 1: give as many" in said
 
 
 def test_an_out_that_cannot_be_used_is_named(dry, text):

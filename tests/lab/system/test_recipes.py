@@ -327,12 +327,12 @@ def test_text_and_a_data_bin_of_somebody_else_are_not_overwritten(dry, tmp_path)
         for lang in ("en", "de"):
             (text / f"{split}.{lang}").write_text("a\n", encoding="utf-8")
     said = dry.refused("multi30k", "prepare", data=str(text), out=str(text))
-    assert f"DATA {text} lies in --out {text}, which is written; give another --out" in said
+    assert f"DATA {text} lies where --out {text} is written; move it, or give another --out" in said
     mono = tmp_path / "new" / "mono" / "mono.de"
     mono.parent.mkdir(parents=True)
     mono.touch()
     said = dry.refused("multi30k", "prepare", data=str(text), out=str(tmp_path / "new"), mono=str(mono.parent))
-    assert f"--mono {mono.parent} lies in --out {tmp_path}/new, which is written; give another --out" in said
+    assert f"--mono {mono.parent} lies where --out {tmp_path}/new is written; move it, or give another" in said
     for out, name in ((tmp_path / "new", "mono"), (foreign.parent.parent, "data-bin")):
         said = dry.refused("multi30k", "prepare", data=str(text), out=str(out))
         assert f"--out {out} has {name}, not made by this recipe, which would write over it; give another" in said

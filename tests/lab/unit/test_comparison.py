@@ -68,9 +68,17 @@ def test_models_that_do_not_translate_say_nothing_about_bert():
     ("origins", "better", "lead"),
     [
         ([], 1, "BERT is used, and improves"),
-        (["plain"], 1, "fused is better than plain, but their trainings differ, so this does not tell what BERT "),
-        (["plain"], -1, "fused is worse than plain, but their trainings differ, so this does not tell what BERT "),
-        (["plain"], 0, "fused and plain do not differ significantly in BLEU, but their trainings differ, so "),
+        (
+            ["plain"],
+            1,
+            "fused is better than plain, but they differ in more than BERT, so this does not tell what ",
+        ),
+        (
+            ["plain"],
+            -1,
+            "fused is worse than plain, but they differ in more than BERT, so this does not tell what ",
+        ),
+        (["plain"], 0, "fused and plain do not differ significantly in BLEU, but they differ in more than BERT, so "),
     ],
 )
 def test_the_page_begins_with_the_answer_about_bert(origins, better, lead):
