@@ -180,5 +180,5 @@ def output_matrix(model: Any) -> Optional[Tensor]:
     projection = decoder.output_projection
     if not is_plain_linear(projection) or projection.bias is not None:
         return None
-    is_whole = projection.weight.dtype == torch.half or torch.is_autocast_enabled()
+    is_whole = projection.weight.dtype == torch.half or any(map(torch.is_autocast_enabled, ("cuda", "cpu")))
     return None if is_whole or "features_only" not in inspect.signature(model.forward).parameters else projection.weight

@@ -58,6 +58,12 @@ class TranslationModel(FairseqEncoderDecoderModel):
             encoder_out = self.encoder(src_tokens, src_lengths, bert_tokens=bert_tokens, bert_out=bert_out)
             return self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
 
+    def extract_features(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **inputs: Any
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Return the states under the output layer, and ``extra``; the arguments are those of `forward`."""
+        return self(src_tokens, src_lengths, prev_output_tokens, features_only=True, **inputs)
+
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare the model for translation, as fairseq's commands and its hub interface ask for it."""
         super().prepare_for_inference_(cfg)

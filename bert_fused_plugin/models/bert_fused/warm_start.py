@@ -163,6 +163,9 @@ class WarmStart:
 
     def copy_to(self, model: Any) -> None:
         """Copy the parameters that fit into *model*, a `BertFusedModel`, and log which ones do not."""
+        bias, rows = self.state.pop("decoder.output_projection.bias", None), self.rows.get("decoder")
+        if bias is not None and rows is not None:  # the model makes place for it, of the size that it has here
+            self.state["decoder.output_projection.bias"] = bias[rows.clamp(min=0)].masked_fill(rows < 0, 0)
         # This is fairseq's own renaming; it also drops the final layer norms that the oldest models did not have.
         model.upgrade_state_dict(self.state)
         expected: State = model.state_dict(keep_vars=True)

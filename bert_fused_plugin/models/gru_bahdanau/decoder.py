@@ -105,8 +105,11 @@ class GruDecoder(FairseqIncrementalDecoder):
         for layer, initial in zip(self.upper_layers, states[1:]):
             top, final = layer(top, initial.unsqueeze(0).contiguous())
             finals.append(final)
-        if self.attention is not None:
-            top = torch.cat([states[-1:], top[:-1]]) if len(top) > 1 else states[-1:]  # the readout reads s_{i-1}
+        if self.attention is not None:  # the readout reads s_{i-1}
+            if len(top) > 1:
+                top = torch.cat([states[-1:], top[:-1]])
+            else:  # in training, DDP needs gradients also of what computes the last state
+                top = with_zero_gradients(states[-1:], top) if incremental_state is None else states[-1:]
         inputs = add_context(self.deep_output.embed_proj(embedded), memories, attns, "output_values")
         x = self.dropout_module(self.deep_output(top.transpose(0, 1), inputs))
         if incremental_state is not None:

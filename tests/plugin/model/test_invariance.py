@@ -79,6 +79,15 @@ def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(model,
         assert all(p.requires_grad or p.grad is None for p in model.encoder.source.bert.model.parameters())
 
 
+def test_empty_targets_alone_give_every_parameter_a_gradient_as_ddp_needs_it(model, cases, dictionary):
+    source, _ = cases.tokens(slice(0, 2))
+    for _ in range(4):
+        model.zero_grad()
+        states, _ = model.train().extract_features(source, None, torch.full((2, 1), dictionary.eos()))
+        model.decoder.output_layer(states).sum().backward()
+        assert [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None] == []
+
+
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_with_layer_drop_every_parameter_gets_a_gradient_once_as_ddp_needs_it(build, cases, checkpointed):
     model = build(encoder_layerdrop=0.5, decoder_layerdrop=0.5, checkpoint_activations=checkpointed).train()

@@ -29,6 +29,18 @@ def test_symbols_that_the_old_dictionary_lacks_stay_fresh(stock, save, start, di
         assert f"; {known} {what} dictionary are in {folder}/dict.{lang}.txt" in said(caplog)
 
 
+def test_a_bias_of_the_scores_follows_its_symbols(stock, save, start, dictionary):
+    """As the imports of OPUS-MT have one."""
+    path, bias = save(stock()), torch.arange(1.0, len(dictionary) + 1)
+    state = torch.load(path, weights_only=False)
+    state["model"]["decoder.output_projection.bias"] = bias
+    torch.save(state, path)
+    model = start(path, LARGER)
+    for symbol in LARGER.symbols:
+        expected = bias[dictionary.index(symbol)] if symbol in dictionary else 0
+        assert model.decoder.output_projection.bias[LARGER.index(symbol)] == expected, symbol
+
+
 def test_a_dictionary_of_other_subwords_is_warned_of(stock, save, start, dictionary, caplog):
     path = save(stock())
     for symbols, warned in ((dictionary.symbols[4:], False), (["the"] + [f"x{i}" for i in range(9)], True)):

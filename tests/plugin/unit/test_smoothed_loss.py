@@ -219,3 +219,8 @@ def test_models_with_an_output_matrix_give_it(make):
 )
 def test_other_models_give_none(make):
     assert output_matrix(make()) is None
+
+
+def test_under_autocast_all_scores_have_to_be_there():
+    with torch.autocast("cpu", torch.bfloat16):
+        assert output_matrix(gru_model()) is None
