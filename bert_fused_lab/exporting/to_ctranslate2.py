@@ -56,7 +56,10 @@ def main(args: Namespace) -> None:
         raise BertFusedError(f"{args.text} has neither {' nor '.join(_SUBWORDS)}; put the file there that split it")
     if any(args.output.glob("*")) and not (args.output / "settings.json").is_file():
         raise BertFusedError(f"{args.output} holds other things than a converted model; give another directory")
-    source = Dictionary.load(str(args.data / f"dict.{args.languages[0]}.txt"))
+    file = args.data / f"dict.{args.languages[0]}.txt"
+    if not file.is_file():
+        raise BertFusedError(f"{args.data} has no {file.name}; give the data-bin of the training, and its languages")
+    source = Dictionary.load(str(file))
     args.moses = detect_detok(source) == "moses" if args.moses is None else args.moses
     with written_output(args.output, "OUT") as new:
         new.mkdir()

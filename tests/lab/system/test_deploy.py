@@ -139,9 +139,11 @@ def test_text_of_moses_is_noticed(tmp_path, monkeypatch):
         return Namespace(max_source_positions=9, max_target_positions=9)
 
     monkeypatch.setattr(to_ctranslate2, "convert", convert)
-    (tmp_path / "dict.en.txt").write_text("&apos;s 1\n", encoding="utf-8")
     (tmp_path / "codes").touch()
     places = [str(tmp_path)] * 2 + [f"{tmp_path}/out"]
+    with pytest.raises(BertFusedError, match=r"has no dict\.en\.txt; give the data-bin of the training"):
+        to_ctranslate2.main(to_ctranslate2.parse_args(["x.pt", *places, "en", "th"]))
+    (tmp_path / "dict.en.txt").write_text("&apos;s 1\n", encoding="utf-8")
     to_ctranslate2.main(to_ctranslate2.parse_args(["x.pt", *places, "en", "th"]))
     assert (tmp_path / "out" / "moses_text.py").exists()
     settings = json.loads((tmp_path / "out" / "settings.json").read_text(encoding="utf-8"))
