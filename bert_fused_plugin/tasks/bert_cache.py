@@ -44,7 +44,9 @@ class BertCache:
         self._weights, self._states = record["weights_in_layers"], record["states"]
         fingerprint = hashlib.sha256(f"{self._weights} {record['configuration']}".encode())
         layers = "+".join(map(str, self._bert.layers))
-        self._name = f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
+        # with two types, which are not the tokenizer's, earlier versions have computed other states
+        types = "-one-type" if self._bert.reads_segments and self._bridge.context and not self._bridge.has_types else ""
+        self._name = f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}{types}"
 
     def use_for(self, dataset: BertPairDataset, name: str) -> None:
         """Let *dataset*, whose *name* is such as ``train.en``, take its states from the cache, and add missing ones.

@@ -139,8 +139,9 @@ def test_a_downloaded_model_of_the_other_direction_translates_back_in_its_own_su
     assert sources == [f"<s> {expected[number]}" for number in sorted(expected) if expected[number]]
     assert targets == [split(raw[number]) for number in sorted(expected) if expected[number]]
     assert len(sources) > 5
-    command.main(["en", "fr", *map(str, [data, *given, "--out", out]), "--subwords", "subword-nmt", "prepare"])
-    assert not (out / "mono" / "data-bin").exists()  # it is of other subwords
+    with pytest.raises(BertFusedError, match="was made with other settings"):  # the translations would be lost
+        command.main(["en", "fr", *map(str, [data, *given, "--out", out]), "--subwords", "subword-nmt", "prepare"])
+    assert (out / "mono" / "data-bin").exists()
 
 
 def test_what_the_model_decides_is_refused(tmp_path):

@@ -3,7 +3,8 @@ import pytest
 import torch
 from fairseq.data import AppendTokenDataset, ConcatDataset, ListDataset
 from helpers import PIECES, encode
-from transformers import AutoModel
+from language_models import save_language_model
+from transformers import AutoModel, AutoTokenizer
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge, collate_bert_tokens
@@ -78,6 +79,17 @@ def test_token_types_are_those_of_the_models_own_tokenizer(make_bridge, tokenize
     assert segments[1].tolist() == expected
     assert not segments[0, :5].any()
     assert make_bridge(0).segments(bert_tokens) is None
+
+
+def test_a_tokenizer_without_types_gives_none(dictionary, tmp_path):
+    """XLM-R's, whose word pieces also a BertModel may read, as in multilingual-e5-small."""
+    save_language_model("XLM-R", tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=32, context=1)
+    rows = [torch.tensor(row) for row in frame(bridge, ["the old man", "a dog"])]
+    assert rows[1].tolist() == tokenizer("the old man", "a dog")["input_ids"]
+    assert bridge.segments(collate_bert_tokens(rows)) is None
+    assert not any(tokenizer("the old man", "a dog", return_token_type_ids=True)["token_type_ids"])
 
 
 def test_bert_takes_the_token_types(make_bridge, tokenizer, bert_dir):
