@@ -46,7 +46,7 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     if (folder / _RECORD).exists():
         return
     findings = Findings()
-    total = check_file(mono, findings, args.subwords == "subword-nmt")
+    total = check_file(mono, findings, args.subwords in ("subword-nmt", SPLIT_BEFORE))
     findings.report()
     split = splits_of_text(args, text)[args.target]
     known = Dictionary.load(f"{args.out}/data-bin/dict.{args.target}.txt")

@@ -148,13 +148,14 @@ def _path_errors(args: Namespace) -> List[str]:
     if "," in f"{args.data}":
         errors.append(f"DATA {args.data} must have no comma: it ends the name of a file")
     ours = ["data-bin", "deploy", "evidence", "mono", "probe", "raw", "report.html", "start", "text"]
-    ours += [f"valid.{language}" for language in (args.source, args.target)]
+    ours += ["both.html", "report.json", *(f"valid.{language}" for language in (args.source, args.target))]
+    ours += [f"{name}.log" for name in SYSTEMS]
     written = {args.out.resolve(), *((args.out / name).resolve() for name in ours)}
     for name, folder in (("DATA", args.data), ("--bert-text", args.bert_text), ("--mono", args.mono)):
         if folder and written & {folder, *(place for place in folder.parents if place != args.out.resolve())}:
             errors.append(f"{name} {folder} lies where --out {args.out} is written; move it, or give another --out")
     foreign = [name for name in ours if (args.out / name).exists()]
-    signs = (KEPT, f"data-bin/{RECORD}", "text/raw")
+    signs = (KEPT, f"data-bin/{RECORD}", f"text/reference.test.{args.target}")
     if foreign and not any((args.out / sign).exists() for sign in signs):
         errors.append(
             f"--out {args.out} has {', '.join(foreign)}, not made by this recipe, which would write over it; give "

@@ -259,7 +259,7 @@ class Recipe:
             ["python", "-m", "bert_fused_lab.exporting.to_ctranslate2", str(average), f"{self.out}/data-bin",
              str(plan.text), f"{self.base}/deploy", args.source, args.target, *self._search(), *moses],
         )  # fmt: skip
-        write_json(self.base / "deploy.json", {args.deploy: self._model(self.base / args.deploy)})
+        write_json(self.base / "deploy.json", {args.deploy: [*map(checksum, near_best(self.base / args.deploy))]})
 
     def compare(self, step: str) -> None:
         """Write the report, unless that of the next seed will have all that this one would have."""
@@ -316,8 +316,8 @@ class Recipe:
         if not made_from or not deployed.exists():
             return []
         [(name, made_by)] = made_from.items()
-        best = self.base / name / "checkpoint_best.pt"
-        if not best.exists() or checksum(best) != made_by:
+        averaged = near_best(self.base / name)
+        if not averaged[0].exists() or [*map(checksum, averaged)] != made_by:
             say(f"compare: {deployed} is of an earlier training, and not in the report; run the step deploy")
             return []
         tokenised = [] if "--detok" in self._scoring else ["--tokenised"]

@@ -267,7 +267,7 @@ def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, out, monk
     compared = dry.calls("bert-fused-compare")[-1]
     given = [compared[i + 1] for i, word in enumerate(compared) if word == "--hypotheses"]
     assert given == [f"ctranslate2_{name}={out.name}/deploy.{{subset}}.{name}" for name in ("float32", "int8")]
-    (out / "control" / "checkpoint_best.pt").write_text("of another training")
+    (out / "control" / "checkpoint.best_bleu_9.50.pt").write_text("of a longer training")
     said = dry.run("multi30k", "compare")
     assert "deploy is of an earlier training, and not in the report; run the step deploy" in said
     assert "--hypotheses" not in dry.calls("bert-fused-compare")[-1]

@@ -105,6 +105,10 @@ def test_only_new_lines_of_the_language_are_translated_back(args, capsys):
     ("line", "message"),
     [
         ("Où".encode("latin1"), "mono.de: 1 of the lines (number 1) are not UTF-8; convert the file"),
+        (
+            b"ein <unk> Hund\n",
+            "mono.de: 1 of the lines (number 1) have a word that is or ends with <s>, ",
+        ),
         (b"", "mono.de is empty; it must hold one sentence a line"),
         (b"ein Hund rennt\n", "mono.de has no line that can be translated back; give other sentences"),
     ],
