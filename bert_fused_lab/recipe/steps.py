@@ -20,7 +20,7 @@ from bert_fused_lab.recipe.estimate import estimate
 from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, read_json, say, train, write_json
 from bert_fused_lab.recipe.settings import KEPT, SHARED, SPLIT_BEFORE, Size, dropout_for, size_for
 from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start, tags_of_start
-from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, near_best, of_student, training_flags
+from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, first_seeds, near_best, of_student, training_flags
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 
@@ -297,7 +297,7 @@ class Recipe:
             for name in SYSTEMS:
                 places = [self._of_seed(seed, base) / name for seed in reached]
                 if (places[0] / "checkpoint_best.pt").exists():
-                    trained[name + end] = [place for place in places if (place / "checkpoint_best.pt").exists()]
+                    trained[name + end] = first_seeds(places)
         return trained
 
     def _baseline(self, trained: Mapping[str, List[Path]]) -> str:

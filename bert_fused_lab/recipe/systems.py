@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Sequence
 
+from bert_fused_lab.recipe.running import say
 from bert_fused_lab.recipe.settings import Size
 
 TRANSFORMER, FUSED, RECURRENT = "transformer", "BERT-fused", "recurrent"  # architectures of a size
@@ -88,3 +89,15 @@ def near_best(folder: Path) -> List[Path]:
     if not bleu:  # of another --best-checkpoint-metric, or put there alone
         return sorted(folder.glob("checkpoint.best_*.pt")) or [folder / "checkpoint_best.pt"]
     return sorted((path for path in bleu if bleu[path] >= max(bleu.values()) - 1), key=bleu.__getitem__, reverse=True)
+
+
+def first_seeds(folders: Sequence[Path]) -> List[Path]:
+    """Return the folders of a system, one for each seed, up to the first one that is not trained.
+
+    The report pairs seeds by their places; both systems of a seed begin with one transformer.
+    """
+    there = [(folder / "checkpoint_best.pt").exists() for folder in folders]
+    first = folders[: there.index(False)] if False in there else folders
+    if left := [str(folder) for folder, trained in zip(folders, there) if trained and folder not in first]:
+        say(f"compare: not in the report: {' '.join(left)}; train the seed before, {folders[len(first)]}")
+    return [*first]

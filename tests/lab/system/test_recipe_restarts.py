@@ -369,3 +369,14 @@ def test_an_unknown_step_of_a_file_of_settings_is_named(dry):
     (dry.path / "settings.yaml").write_text("default_steps: prepare transfomer\nscript: tools/make.sh\n")
     with pytest.raises(BertFusedError, match="there is no step transfomer; the steps are prepare estimate"):
         command.main(["en", "de", ".", "--settings", "settings.yaml"])
+
+
+def test_a_seed_after_one_that_is_missing_is_not_paired_with_another(dry, out):
+    dry.run("multi30k", "transformer", "control", "bert_fused", seeds="1,2,3")
+    shutil.rmtree(out / "seed-2" / "bert_fused")
+    said = dry.run("multi30k", "compare", seeds="1,2,3")
+    folder = f"{out.name}/seed-{{}}/bert_fused".format
+    assert f"compare: not in the report: {folder(3)}; train the seed before, {folder(2)}" in said
+    words = dry.calls("bert-fused-compare")[-1]
+    runs = [words[i + 1] for i, word in enumerate(words) if word in ("--baseline", "--run")]
+    assert {run.split("=")[0]: run.count(",") + 1 for run in runs} == {"control": 3, "bert_fused": 1, "transformer": 3}
