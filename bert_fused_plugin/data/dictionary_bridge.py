@@ -58,7 +58,7 @@ class DictionaryBridge:
     ) -> None:
         self._hf_tokenizer = tokenizer
         # XLM-R's tokenizer has none, also where BERT's class reads its word pieces, as in multilingual-e5-small
-        self.has_types = any(tokenizer("a", "a", return_token_type_ids=True, verbose=False)["token_type_ids"])
+        self.has_types = context > 0 and any(tokenizer("a", "a", return_token_type_ids=True)["token_type_ids"])
         self._tokenizer = FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)
         self.max_tokens = max_tokens
         self.subword = subwords.detect_subword(dictionary) if subword == "auto" else subword
@@ -136,7 +136,7 @@ class DictionaryBridge:
 
     def segments(self, bert_tokens: Tensor) -> Optional[Tensor]:
         """Return the token types of *bert_tokens*, (B, L), which are 1 after the context; None if all of them are 0."""
-        if not (self.context and self._pair[1] and self.has_types):
+        if not (self._pair[1] and self.has_types):
             return None
         ends = bert_tokens.eq(self._pair[1][-1]).long()
         before = ends.cumsum(dim=1) - ends
