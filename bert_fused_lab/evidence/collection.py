@@ -28,7 +28,7 @@ from bert_fused_lab.evidence.files import (
 )
 from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, read_curves, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, Translations, batches, hardware, searcher, translate
-from bert_fused_lab.evidence.words import PIECES, count_training_words, words_of
+from bert_fused_lab.evidence.words import PIECES, count_training_words
 from bert_fused_plugin.data.data_bin import directory_of_epoch
 from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_name
 from bert_fused_plugin.errors import BertFusedError
@@ -209,7 +209,7 @@ class Collection:
         texts, sources, folder = self._texts(run), run.sources[subset], self.folder / subset
         references = self._references(run, subset, texts)
         marks = texts.source_words
-        words = [words_of(run.task.source_dictionary, sources[i].tolist(), marks) for i in range(len(sources))]
+        words = [texts.words_of_source(sources[i]) for i in range(len(sources))]
         seen = count_training_words(run.task, self.options.data, marks, words)
         write_lines(folder / "source.txt", (texts.detokenised(texts.source(sources[i])) for i in range(len(sources))))
         write_lines(folder / "reference.txt", references)

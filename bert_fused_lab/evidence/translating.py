@@ -18,7 +18,7 @@ from sacremoses import MosesDetokenizer
 from torch import Tensor
 
 from bert_fused_lab.evidence.runs import Run, on_device
-from bert_fused_lab.evidence.words import PIECES, word_marks
+from bert_fused_lab.evidence.words import PIECES, Word, word_marks, words_of
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS, detect_detok
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.data.tags import language_tags
@@ -129,17 +129,25 @@ class Texts:
         """Return the text of a source sentence, which `detokenised` makes plain text of."""
         return self._joined(0, tokens)
 
+    def words_of_source(self, tokens: Tensor) -> List[Word]:
+        """Return the words of a source sentence, each as the ids of its subwords."""
+        return words_of(self.dictionaries[0], self._inner(0, tokens), self.source_words)
+
     def target(self, tokens: Tensor, unknown: Optional[str] = None) -> str:
         """Return the text of a translation, or of a reference, where *unknown* stands for each unknown word."""
         return self._detokenize(self._joined(1, tokens, unknown))
 
     def _joined(self, side: int, tokens: Tensor, unknown: Optional[str] = None) -> str:
-        dictionary, join, ids = self.dictionaries[side], self._joins[side], tokens.tolist()
+        join = self._joins[side]
+        symbols = str(self.dictionaries[side].string(self._inner(side, tokens), unk_string=unknown))
+        return symbols if join is None else join(symbols.split(" "))
+
+    def _inner(self, side: int, tokens: Tensor) -> List[int]:
+        ids: List[int] = tokens.tolist()
         for end in (0, -1):  # elsewhere, <url> for example is text
             while ids and ids[end] in self._tags[side]:
                 del ids[end]
-        symbols = str(dictionary.string(ids, unk_string=unknown))
-        return symbols if join is None else join(symbols.split(" "))
+        return ids
 
 
 def hardware(device: str) -> Dict[str, Any]:

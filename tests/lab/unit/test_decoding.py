@@ -7,7 +7,7 @@ from helpers import dictionary_of, encode, task_of
 
 from bert_fused_lab.evidence.files import UNKNOWN
 from bert_fused_lab.evidence.translating import Texts, Translations
-from bert_fused_lab.evidence.words import PIECES, words_of
+from bert_fused_lab.evidence.words import PIECES
 
 LINE = "the old man sees a play@@ hou@@ se ."
 
@@ -35,6 +35,9 @@ def test_tags_at_the_ends_of_a_sentence_are_left_out_and_elsewhere_they_are_text
     texts = Texts(task_of(words), "auto", "none")
     assert texts.target(encode(words, "<2de> see <url> now de_DE")) == "see <url> now"
     assert texts.target(encode(words, "<2de>")) == ""
+    assert texts.words_of_source(encode(words, "<2de> see <url> now")) == [
+        (words.index(word),) for word in ("see", "<url>", "now")
+    ]
 
 
 def test_subwords_that_cannot_be_joined_are_scored_as_they_are_and_the_page_says_so():
@@ -61,4 +64,4 @@ def test_words_of_languages_without_spaces_are_their_pieces():
     assert texts.source(encode(pieces, "▁我 喜欢")) == "我喜欢"
     [remark] = texts.remarks
     assert remark.startswith("zh is written without spaces between words, so in tables and in maps of attention each")
-    assert [len(word) for word in words_of(pieces, encode(pieces, "▁我 喜欢").tolist(), texts.source_words)] == [1, 1]
+    assert [len(word) for word in texts.words_of_source(encode(pieces, "▁我 喜欢"))] == [1, 1]
