@@ -16,7 +16,7 @@ def parser_of(description: Optional[str], command: Optional[str] = None) -> Argu
 
 def given_path(text: str) -> Path:
     """Return the path that *text* of a command line names; the shell leaves the ``~`` of ``--flag=~/FILE``."""
-    return Path(text).expanduser()
+    return Path(os.path.expanduser(text))
 
 
 def named_paths(text: str) -> NamedPaths:
@@ -32,8 +32,12 @@ def output_errors(**outputs: Optional[Path]) -> List[str]:
     return [
         f"--{flag.replace('_', '-')} {path} must be a file in an existing directory that can be written"
         for flag, path in outputs.items()
-        if path is not None and ((path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK))
+        if path is not None and ((path.exists() and not path.is_file()) or not _takes_files(path.resolve().parent))
     ]
+
+
+def _takes_files(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def number_errors(options: Namespace, **least: float) -> List[str]:

@@ -24,7 +24,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
     Raises:
         BertFusedError: a flag, a checkpoint or the data cannot be used; nothing is written then.
-        ReportError: a file of another system, or of another metric, cannot be used.
+        EvidenceError: a file of another system, or of another metric, cannot be used.
     """
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     options = parse_args(arguments)

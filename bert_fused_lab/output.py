@@ -2,12 +2,21 @@
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, List
 
 from safetensors import SafetensorError
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
+
+
+def directory_errors(flag: str, path: Path) -> List[str]:
+    """Return a sentence if the *path* of a *flag* cannot be a new directory, or an empty one."""
+    if not path.resolve().parent.is_dir():
+        return [f"{flag} {path}: {path.parent} is no directory; make it first"]
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        return [f"{flag} {path} exists and is not empty; name a new directory, or remove this one first"]
+    return []
 
 
 @contextmanager

@@ -244,10 +244,7 @@ class Collection:
             rule = f"needs translations as text, but {self.options.data} has subwords that the report cannot join"
             raise BertFusedError(f"--reference {path} {rule}; leave it out")
         template, is_only = self.options.reference, len(self.options.subset) == 1
-        try:
-            return lines_for("--reference ", template, subset, is_only, self.options.data, len(dataset))
-        except ValueError as error:
-            raise BertFusedError(str(error)) from error
+        return lines_for("--reference ", template, subset, is_only, self.options.data, len(dataset))
 
     # --- what a model is
 

@@ -16,6 +16,7 @@ This module imports neither torch nor fairseq, so that who only reads evidence n
 import json
 import os
 import re
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Tuple
@@ -29,7 +30,15 @@ STATES = {
 }
 RARE = 5  # a word is rare if it is seen at most this often in training
 UNKNOWN = "\N{APL FUNCTIONAL SYMBOL QUAD QUESTION}"  # an unknown word of a reference, which no translation matches
-_SEED = re.compile(r"(.*?)(?:\.(\d+))?")  # the name of a system's folder: its name, and the number of its seed
+_SEED = re.compile(r"(.*?)(?:\.([1-9]\d*))?")  # the name of a system's folder: its name, and the number of its seed
+
+
+class EvidenceError(SystemExit):
+    """A setting or a file cannot be used; *errors*, sentences, are shown without a stack trace."""
+
+    def __init__(self, *errors: str) -> None:
+        super().__init__("\n".join(f"{Path(sys.argv[0]).name}: error: {error}" for error in errors))
+        self.errors = errors
 
 
 @dataclass(frozen=True)
@@ -110,18 +119,19 @@ def lines_for(flag: str, template: Path, test_set: str, is_only: bool, data: str
     ``{subset}`` in its name, *template*, stands for the name of the test set, unless this *is_only* one.
 
     Raises:
-        ValueError: the file cannot be read, or has another number of lines.
+        EvidenceError: the file cannot be read, or has another number of lines.
     """
     path = Path(str(template).replace("{subset}", test_set))
     if path == template and not is_only:
         rule = "must be a file for each test set"
-        raise ValueError(f"{flag}{template} {rule}; write {{subset}} where their names differ, or choose one --subset")
+        remedy = "write {subset} where their names differ, or choose one --subset"
+        raise EvidenceError(f"{flag}{template} {rule}; {remedy}")
     try:
         lines = read_lines(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{flag}{path} cannot be read as UTF-8 text ({error})") from error
+        raise EvidenceError(f"{flag}{path} cannot be read as UTF-8 text ({error})") from error
     if len(lines) != size:
-        raise ValueError(
+        raise EvidenceError(
             f"{flag}{path} has {len(lines)} lines, but {test_set!r}{data and f' of {data}'} has {size} sentences; give "
             "a file with one line for each of these sentences, in their order"
         )
@@ -141,9 +151,18 @@ def folder_of(test_set: Path, system: str, seed: int) -> Path:
 
 
 def systems_in(test_set: Path) -> Dict[str, List[Path]]:
-    """Return the folders of the seeds of each system that has translations of a test set, in alphabetical order."""
-    systems: Dict[str, List[Tuple[int, Path]]] = {}
+    """Return the folders of the seeds of each system that has translations of a test set, in alphabetical order.
+
+    Raises:
+        EvidenceError: two folders are of one seed.
+    """
+    systems: Dict[str, Dict[int, Path]] = {}
     for folder in sorted(file.parent for file in test_set.glob("*/on.txt")):
         if match := _SEED.fullmatch(folder.name):
-            systems.setdefault(match[1], []).append((int(match[2] or 1), folder))
-    return {name: [folder for _, folder in sorted(seeds)] for name, seeds in systems.items()}
+            seeds, seed = systems.setdefault(match[1], {}), int(match[2] or 1)
+            if seed in seeds:
+                raise EvidenceError(
+                    f"{seeds[seed]} and {folder} are both seed {seed} of {match[1]}; rename one of them"
+                )
+            seeds[seed] = folder
+    return {name: [seeds[seed] for seed in sorted(seeds)] for name, seeds in systems.items()}

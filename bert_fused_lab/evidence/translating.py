@@ -18,7 +18,7 @@ from sacremoses import MosesDetokenizer
 from torch import Tensor
 
 from bert_fused_lab.evidence.runs import Run, on_device
-from bert_fused_lab.evidence.words import PIECES, Word, word_marks, words_of
+from bert_fused_lab.evidence.words import PIECES, Word, is_lower_cased, word_marks, words_of
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS, detect_detok
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.data.tags import language_tags
@@ -119,8 +119,7 @@ class Texts:
             if SUBWORDS[kind].join is None
         ]
         self.joins_target = self._joins[1] is not None
-        words = " ".join(task.target_dictionary.symbols[task.target_dictionary.nspecial :])
-        self.lower_cased = words == words.lower()  # the target side
+        self.lower_cased = is_lower_cased(task.target_dictionary)
         self.detokenised, self._detokenize = map(DETOKENIZERS[detok], languages)  # of source and target
         self.escaped = "moses" in map(detect_detok, self.dictionaries)
         self.shown: Callable[[str], str] = MosesDetokenizer().unescape_xml if self.escaped else str  # as people write

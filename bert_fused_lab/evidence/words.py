@@ -1,6 +1,7 @@
 """Words from subwords: ``hou@@ se``, ``▁hou se``, ``hou ##se``, ``Ġhou se``, ``hou se</w>``, and bytes."""
 
 import itertools
+import re
 from collections import Counter
 from typing import Any, Container, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -72,6 +73,12 @@ def piece_marks(pieces: Sequence[str], of_source: str) -> str:
     kinds = ("word_piece", "sentencepiece", "byte_level", "subword_nmt", "end_of_word") if of_source != "none" else ()
     marks = next((name for name in kinds if SUBWORDS[name].share(pieces)), "none")
     return PIECES if (marks, of_source) == ("sentencepiece", PIECES) else marks
+
+
+def is_lower_cased(dictionary: Any) -> bool:
+    """Return whether no symbol of text has a capital; the names of bytes, such as ``<0xC3>``, are no text."""
+    text = re.sub("<0x[0-9A-F]{2}>", "", " ".join(dictionary.symbols[dictionary.nspecial :]))
+    return text == text.lower()
 
 
 def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:

@@ -24,9 +24,9 @@ from bert_fused_lab.arguments import given_path, parser_of
 from bert_fused_lab.importing.hf_models import EMBEDDINGS, SIDES, model_flags, to_fairseq, to_hf
 from bert_fused_lab.importing.hf_vocabulary import numbers_of, read_vocabulary
 from bert_fused_lab.importing.import_hf import ORIGINAL, SETTINGS, load
-from bert_fused_lab.output import written_output
+from bert_fused_lab.output import directory_errors, written_output
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
-from bert_fused_plugin.errors import BertFusedError, flag_name
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 
 
 def run(args: Namespace) -> None:
@@ -35,8 +35,7 @@ def run(args: Namespace) -> None:
     Raises:
         BertFusedError: The checkpoint is of another model than the imported one, or transformers has no such model.
     """
-    if args.output.exists():
-        raise BertFusedError(f"OUT {args.output} exists; name a new directory, or remove this one first")
+    raise_all(directory_errors("OUT", args.output))
     checkpoint = read_checkpoint(args.checkpoint)
     state, flags = checkpoint["model"], saved_flags(checkpoint, "checkpoint", "model")
     imported = _imported(args.imported, args.checkpoint, flags.get("finetune_from_model"))

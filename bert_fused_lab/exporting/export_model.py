@@ -33,7 +33,7 @@ from bert_fused_lab.arguments import given_path, parser_of, user_module
 from bert_fused_lab.exporting import export_hf
 from bert_fused_lab.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_lab.finished import training_defaults, without_folders, without_training_state
-from bert_fused_lab.output import written_output
+from bert_fused_lab.output import directory_errors, written_output
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
 from bert_fused_plugin.bert.source import weights_fingerprint
@@ -183,11 +183,7 @@ def _read_translation_model(checkpoint: Path, data: str, bert_model: Optional[st
 
 def _setting_errors(checkpoint: Path, output: Path, bert: Optional[str], with_bert: bool) -> List[str]:
     """Return a sentence if *output* cannot be a new directory, and one if it cannot have, or cannot lack, a BERT."""
-    errors = []
-    if not output.parent.is_dir():
-        errors.append(f"--output {output}: {output.parent} is no directory; make it first")
-    elif output.exists() and (not output.is_dir() or any(output.iterdir())):
-        errors.append(f"--output {output} exists and is not empty; name a new directory, or remove this one first")
+    errors = directory_errors("--output", output)
     if with_bert and bert is None:
         errors.append(f"--with-bert: {checkpoint} is a model without BERT; leave --with-bert out")
     if not with_bert and bert is not None and bert.startswith("./") and not os.path.isdir(bert):

@@ -20,6 +20,7 @@ from ctranslate2.converters import FairseqConverter
 from fairseq.data import Dictionary
 
 from bert_fused_lab.arguments import parser_of
+from bert_fused_lab.evidence.words import is_lower_cased
 from bert_fused_lab.output import written_output
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.data import moses_text
@@ -107,7 +108,7 @@ def settings(args: Namespace, flags: Namespace, source: Dictionary) -> Dict[str,
         "has_spaces": bleu_tokenizer(args.languages[1]) is None,
         "escape": not {"'", '"'} & set(words),  # Moses' escapes, such as &apos;, leave neither in the text
         "split_hyphens": hyphens_are_split(source) is not False,
-        "lower": words == words.lower(),
+        "lower": is_lower_cased(source),
         "longest": min(flags.max_source_positions, flags.max_target_positions) - 1,
         **{name: vars(args)[name] for name in _SEARCH},
     }

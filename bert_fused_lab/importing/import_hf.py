@@ -34,7 +34,7 @@ from bert_fused_lab.importing.hf_vocabulary import (
     symbols_of_text,
     write_model,
 )
-from bert_fused_lab.output import written_output
+from bert_fused_lab.output import directory_errors, written_output
 from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import file_of_model
@@ -54,8 +54,7 @@ def run(args: Namespace) -> None:
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
     name = args.model
-    if args.output.exists():
-        raise BertFusedError(f"OUT {args.output} exists; name a new directory, or remove this one first")
+    raise_all(directory_errors("OUT", args.output))
     config, tokenizer = load(transformers.AutoConfig, name), load(transformers.AutoTokenizer, name)
     flags = {**model_flags(name, config), **{dropout: config.to_dict()[dropout] for dropout in _DROPOUTS}}
     attributes = vars(tokenizer) if config.model_type == "marian" else {}

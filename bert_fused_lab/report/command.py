@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from bert_fused_lab.arguments import given_path, named_paths, number_errors, output_errors, parser_of
-from bert_fused_lab.evidence.files import systems_in
+from bert_fused_lab.evidence.files import EvidenceError, systems_in
 from bert_fused_lab.report import scoring
 from bert_fused_lab.report.comparison import Comparison, hardware_remarks
 from bert_fused_lab.report.page import render, to_json
-from bert_fused_lab.report.systems import EvaluationSet, ReportError, System, read_system, read_test_set
+from bert_fused_lab.report.systems import EvaluationSet, System, read_system, read_test_set
 from bert_fused_lab.report.texts import form_error, given_lines, marks_apart, read_scores, remarks
 from bert_fused_lab.report.verdicts import question
 
@@ -28,11 +28,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command.
 
     Raises:
-        ReportError: a flag or a file cannot be used; nothing is written then.
+        EvidenceError: a flag or a file cannot be used; nothing is written then.
     """
     options = parse_args(arguments)
     if problems := errors(options):
-        raise ReportError(*problems)
+        raise EvidenceError(*problems)
     write(options, report(options, comparisons(options)))
 
 
@@ -74,7 +74,7 @@ def comparisons(options: Namespace, seeds: Optional[Mapping[str, int]] = None) -
         names = [[system.name for system in comparison.systems] for comparison in (result[0], result[-1])]
         if names[0] != names[1]:
             texts = [f"{test_sets[i].name} has {', '.join(names[i])}" for i in (0, -1)]
-            raise ReportError(
+            raise EvidenceError(
                 f"the test sets differ in their systems: {'; '.join(texts)}; name those that all have: --run NAME"
             )
     return result
@@ -120,7 +120,7 @@ def write(options: Namespace, content: Mapping[str, Any]) -> None:
     except OSError as error:
         for file in new.values():
             file.unlink(missing_ok=True)
-        raise ReportError(f"{path} cannot be written, and nothing was changed ({error})") from error
+        raise EvidenceError(f"{path} cannot be written, and nothing was changed ({error})") from error
     for path in texts:
         os.replace(new[path], path.resolve())
     for test in content["tests"]:
@@ -142,7 +142,7 @@ def is_tokenised(test_set: EvaluationSet, sentences: Sequence[str]) -> bool:
 def _test_sets(evidence: Path) -> List[str]:
     names = [file.parent.name for file in evidence.glob("*/reference.txt")]
     if not names:
-        raise ReportError(f"{evidence} has no TESTSET/reference.txt; bert-fused-evidence writes it")
+        raise EvidenceError(f"{evidence} has no TESTSET/reference.txt; bert-fused-evidence writes it")
     return sorted(names, key=lambda name: (len(name), name))
 
 
@@ -157,10 +157,10 @@ def _systems(options: Namespace, test_set: EvaluationSet, seeds: Optional[Mappin
     named = [*names, *(name for name, _ in options.hypotheses)]
     problems += [f"there are two systems of the name {name}; rename one" for name in {*named} if named.count(name) > 1]
     if problems:
-        raise ReportError(*problems)
+        raise EvidenceError(*problems)
     systems = [read_system(name, there[name][: seeds[name] if seeds else None]) for name in names]
     if wrong := _misfits(folder, systems, test_set):
-        raise ReportError(*dict.fromkeys(wrong))
+        raise EvidenceError(*dict.fromkeys(wrong))
     return systems
 
 
@@ -193,7 +193,7 @@ def given_texts(options: Namespace, test_set: EvaluationSet) -> Dict[str, List[L
     }
     named_texts = [(f"--hypotheses {name}", text) for name, seeds in texts.items() for text in seeds]
     if wrong := [error for flag, text in named_texts if (error := form_error(flag, text, test_set.references))]:
-        raise ReportError(*wrong)
+        raise EvidenceError(*wrong)
     return texts
 
 

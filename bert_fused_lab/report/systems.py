@@ -5,15 +5,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from bert_fused_lab.evidence.files import STATES, EvaluationFacts, SystemFacts, read_json, read_lines
-
-
-class ReportError(SystemExit):
-    """A setting or a file cannot be used; *errors*, sentences, are shown without a stack trace."""
-
-    def __init__(self, *errors: str) -> None:
-        super().__init__("\n".join(f"bert-fused-report: error: {error}" for error in errors))
-        self.errors = errors
+from bert_fused_lab.evidence.files import STATES, EvaluationFacts, EvidenceError, SystemFacts, read_json, read_lines
 
 
 class Origin(NamedTuple):
@@ -93,7 +85,7 @@ def read_test_set(folder: Path) -> EvaluationSet:
     """Return the test set in a *folder* of evidence.
 
     Raises:
-        ReportError: there are no references, or a file cannot be read.
+        EvidenceError: there are no references, or a file cannot be read.
     """
     try:
         references = read_lines(folder / "reference.txt")
@@ -104,7 +96,7 @@ def read_test_set(folder: Path) -> EvaluationSet:
             raise ValueError(f"source.txt has {len(sources)} lines, and reference.txt {len(references)}")
         facts = EvaluationFacts(**{"key": "", **read_json(folder / "facts.json")})
     except (OSError, ValueError, TypeError) as error:  # text that is not UTF-8, or facts of another version
-        raise ReportError(
+        raise EvidenceError(
             f"the test set {folder} cannot be read ({error}); give it reference.txt, in UTF-8 with one reference a "
             "line, source.txt only with a line for each, and facts.json only as bert-fused-evidence writes it"
         ) from error
@@ -115,7 +107,7 @@ def read_system(name: str, folders: Sequence[Path]) -> System:
     """Return the system that has a folder of evidence for each seed.
 
     Raises:
-        ReportError: a file cannot be read.
+        EvidenceError: a file cannot be read.
     """
     first, *_ = folders
     try:
@@ -129,4 +121,4 @@ def read_system(name: str, folders: Sequence[Path]) -> System:
             *([facts.get(name, "") for facts in known if facts] for name in ("checkpoint", "form", "key")),
         )
     except (OSError, ValueError, TypeError) as error:  # text that is not UTF-8, or facts of another version
-        raise ReportError(f"the translations of {name} in {first.parent} cannot be read ({error})") from error
+        raise EvidenceError(f"the translations of {name} in {first.parent} cannot be read ({error})") from error

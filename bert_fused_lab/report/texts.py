@@ -7,26 +7,17 @@ from pathlib import Path
 from statistics import mean
 from typing import List, Mapping, Optional, Sequence
 
-from bert_fused_lab.evidence.files import lines_for
+from bert_fused_lab.evidence.files import EvidenceError, lines_for
 from bert_fused_lab.report.scoring import GivenScores
-from bert_fused_lab.report.systems import EvaluationSet, ReportError, System
+from bert_fused_lab.report.systems import EvaluationSet, System
 
 _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
 _MARKS = tuple(".?!।۔؟。！？．։።")
 
 
 def given_lines(flag: str, template: Path, test_set: EvaluationSet, is_only: bool) -> List[str]:
-    """Return the lines of the file of *flag*, one for each sentence of *test_set*.
-
-    ``{subset}`` in its name, *template*, stands for the name of the test set, unless this *is_only* one.
-
-    Raises:
-        ReportError: the file cannot be read, or has another number of lines.
-    """
-    try:
-        return lines_for(flag, template, test_set.name, is_only, test_set.facts.data, len(test_set.references))
-    except ValueError as error:
-        raise ReportError(str(error)) from error
+    """Return the lines of the file of *flag*, one for each sentence of *test_set*; see `lines_for`."""
+    return lines_for(flag, template, test_set.name, is_only, test_set.facts.data, len(test_set.references))
 
 
 def read_scores(
@@ -38,7 +29,7 @@ def read_scores(
     see `given_lines`.
 
     Raises:
-        ReportError: two systems or seeds have one file, or a line is no number.
+        EvidenceError: two systems or seeds have one file, or a line is no number.
     """
     paths = {
         name: [Path(str(template).replace("{system}", name).replace("{seed}", str(i + 1))) for i in range(count)]
@@ -46,7 +37,9 @@ def read_scores(
     }
     if len({path for files in paths.values() for path in files}) < sum(seeds.values()):
         rule = f"must be a file for each of {', '.join(seeds)}, and for each seed"
-        raise ReportError(f"{flag} {metric}={template} {rule}; write {{system}} and {{seed}} where their names differ")
+        raise EvidenceError(
+            f"{flag} {metric}={template} {rule}; write {{system}} and {{seed}} where their names differ"
+        )
 
     def numbers(path: Path) -> List[float]:
         lines = given_lines(f"{flag} {metric}=", path, test_set, is_only)
@@ -56,7 +49,7 @@ def read_scores(
                 raise ValueError("a score is infinite or no number")
             return scores
         except ValueError as error:
-            raise ReportError(f"{flag} {metric}={path} must have one number a line ({error})") from error
+            raise EvidenceError(f"{flag} {metric}={path} must have one number a line ({error})") from error
 
     systems = [(name, [numbers(path) for path in files]) for name, files in paths.items()]
     return GivenScores(metric, str(template), flag == "--error-scores", systems)

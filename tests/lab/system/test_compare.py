@@ -15,9 +15,9 @@ from workspace import REPORT_HOW, REPORT_QUICK, hypotheses, reported
 from bert_fused_lab.compare import main, parse_args
 from bert_fused_lab.evidence import collection, command
 from bert_fused_lab.evidence.collection import Collection
+from bert_fused_lab.evidence.files import EvidenceError
 from bert_fused_lab.report import texts
 from bert_fused_lab.report.page import render
-from bert_fused_lab.report.systems import ReportError
 from bert_fused_plugin.errors import BertFusedError
 
 STATES = enumerate(["", ", BERT off", ", BERT shuffled", ", BERT random"], 1)
@@ -64,7 +64,7 @@ def refused(workspace, plain, tmp_path):
 
     def run(*arguments, data=None, baseline=None, output=tmp_path / "report.html"):
         given = [data or workspace.data, "--baseline", baseline or f"plain={plain}", "--output", output, *REPORT_QUICK]
-        with pytest.raises((BertFusedError, ReportError)) as error:
+        with pytest.raises((BertFusedError, EvidenceError)) as error:
             main([str(word) for word in (*given, *(arguments or ["--run", f"fused={workspace.save_dir}"]))])
         assert not list(tmp_path.glob("*.html"))
         return str(error.value)

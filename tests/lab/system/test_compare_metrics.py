@@ -6,9 +6,8 @@ import pytest
 from workspace import REPORT_QUICK, reported
 
 from bert_fused_lab.compare import main
-from bert_fused_lab.evidence.files import write_lines
+from bert_fused_lab.evidence.files import EvidenceError, write_lines
 from bert_fused_lab.report.page import render
-from bert_fused_lab.report.systems import ReportError
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -63,6 +62,6 @@ def test_scores_that_do_not_fit(workspace, plain, tmp_path, given, said):
     (tmp_path / "plain.nan").write_text("nan\n" + "3\n" * 29, encoding="utf-8")
     name, file = given.split("=")
     command = [workspace.data, "--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", *REPORT_QUICK]
-    with pytest.raises((BertFusedError, ReportError)) as error:
+    with pytest.raises((BertFusedError, EvidenceError)) as error:
         main([*command, "--output", f"{tmp_path}/x.html", "--scores", f"{name}={tmp_path}/{file}"])
     assert said in str(error.value)

@@ -11,9 +11,8 @@ import sacrebleu
 from workspace import REPORT_HOW
 
 from bert_fused_lab.evidence.command import main as write_evidence
-from bert_fused_lab.evidence.files import read_lines
+from bert_fused_lab.evidence.files import EvidenceError, read_lines, systems_in
 from bert_fused_lab.report.command import main
-from bert_fused_lab.report.systems import ReportError
 from bert_fused_plugin.errors import BertFusedError
 
 QUICK = ["--samples", "100", "--examples", "2"]
@@ -70,11 +69,21 @@ def test_translations_of_another_test_set_or_of_one_checkpoint_twice_are_refused
     plain, fused = (folder / "test" / name / "facts.json" for name in ("plain.1", "fused.2"))
     plain.write_text(json.dumps({**json.loads(plain.read_text(encoding="utf-8")), "form": "of another data-bin"}))
     shutil.copytree(folder / "test" / "fused.1", fused.parent, dirs_exist_ok=True)
-    with pytest.raises(ReportError) as caught:
+    with pytest.raises(EvidenceError) as caught:
         report(folder, tmp_path, "--baseline", "plain")
     first, second = caught.value.errors
     assert "test: plain translated other sentences than those of this test set, or its translations" in first
     assert "test: two seeds of fused are of one checkpoint; remove the folder of one" in second
+
+
+def test_two_folders_of_one_seed_are_refused_and_a_version_is_part_of_a_name(evidence, tmp_path):
+    folder = shutil.copytree(evidence, tmp_path / "copy")
+    test = folder / "test"
+    shutil.copytree(test / "plain.1", test / "theirs-1.0")
+    assert list(systems_in(test)) == ["fused", "plain", "theirs-1.0"]
+    shutil.copytree(test / "fused.1", test / "fused")
+    with pytest.raises(EvidenceError, match=r"fused and .*fused\.1 are both seed 1 of fused; rename one of them"):
+        report(folder, tmp_path, "--baseline", "plain")
 
 
 def test_a_log_that_comes_later_gives_its_curves(workspace, plain, tmp_path):
@@ -162,6 +171,6 @@ def test_what_does_not_fit_is_said(tmp_path, files, flags, said):
         file = tmp_path / "test" / (f"{name}.json" if name.endswith("facts") else f"{name}.txt")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    with pytest.raises(ReportError) as error:
+    with pytest.raises(EvidenceError) as error:
         report(tmp_path, tmp_path, "--baseline", "joey", *flags)
     assert said in str(error.value)

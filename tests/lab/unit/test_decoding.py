@@ -40,6 +40,12 @@ def test_tags_at_the_ends_of_a_sentence_are_left_out_and_elsewhere_they_are_text
     ]
 
 
+def test_byte_pieces_do_not_make_text_cased():
+    lowered, cased = dictionary_of("▁the", "<0xC3>"), dictionary_of("▁the", "<0xC3>", "▁Old")
+    assert Texts(task_of(lowered), "auto", "none").lower_cased
+    assert not Texts(task_of(cased), "auto", "none").lower_cased
+
+
 def test_subwords_that_cannot_be_joined_are_scored_as_they_are_and_the_page_says_so():
     pieces = dictionary_of("the", "￭x")
     texts = Texts(task_of(pieces), "auto", "none")

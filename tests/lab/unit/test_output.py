@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_lab.arguments import given_path
-from bert_fused_lab.output import written_output
+from bert_fused_lab.arguments import given_path, output_errors
+from bert_fused_lab.output import directory_errors, written_output
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -82,3 +82,21 @@ def test_a_process_that_is_killed_while_it_replaces_a_folder_leaves_the_place_fr
 def test_a_flag_with_an_equals_sign_may_name_the_home(monkeypatch):
     monkeypatch.setenv("HOME", "/home/someone")
     assert given_path("~/x") == Path("/home/someone/x")
+    assert given_path("~x.pt") == Path("~x.pt")  # of no user, as in the shell
+
+
+def test_a_file_is_not_written_below_a_file_nor_through_a_link_to_nowhere(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "missing" / "page.html")
+    for path in (tmp_path / "file" / "page.html", tmp_path / "link"):
+        [error] = output_errors(output=path)
+        assert error == f"--output {path} must be a file in an existing directory that can be written"
+    assert output_errors(output=tmp_path / "new", json=tmp_path / "file", title=None) == []
+
+
+def test_a_new_directory_has_a_parent_and_is_empty(tmp_path):
+    assert directory_errors("OUT", tmp_path / "new") == directory_errors("OUT", tmp_path) == []
+    [error] = directory_errors("OUT", tmp_path / "no" / "new")
+    assert error == f"OUT {tmp_path}/no/new: {tmp_path}/no is no directory; make it first"
+    [error] = directory_errors("OUT", tmp_path.parent)
+    assert error.endswith("exists and is not empty; name a new directory, or remove this one first")

@@ -9,10 +9,10 @@ from helpers import dictionary_of, task_of
 
 from bert_fused_lab import compare
 from bert_fused_lab.evidence.attention import AttentionMap
+from bert_fused_lab.evidence.files import EvidenceError
 from bert_fused_lab.evidence.translating import Texts
 from bert_fused_lab.report import command
 from bert_fused_lab.report.page import HEIGHT, WIDTH, line_chart, to_json
-from bert_fused_lab.report.systems import ReportError
 
 
 def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
@@ -40,7 +40,7 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
         return write_text(path, *text)
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(ReportError, match=r"a\.json cannot be written, and nothing was changed \(disk full\)"):
+    with pytest.raises(EvidenceError, match=r"a\.json cannot be written, and nothing was changed \(disk full\)"):
         compare.main(given)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json", "elsewhere", "link.html"]
