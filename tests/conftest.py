@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -17,6 +18,7 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from helpers import LINES, SIZES, WORDS, dictionary_of, encode, make_model, pad, randomise, task_of, write_bert
 from model_cases import Cases
+from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -57,6 +59,20 @@ def bert_dir(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture
+def copied(bert_dir, tmp_path):
+    """copied(change): a copy of BERT whose weights went through change(weights), and whose config.json has *config*."""
+
+    def copy(change=dict, folder="copied", **config):
+        directory = shutil.copytree(bert_dir, tmp_path / folder, dirs_exist_ok=True)
+        file, settings = directory / "model.safetensors", directory / "config.json"
+        save_file(change(load_file(file)), file, {"format": "pt"})
+        settings.write_text(json.dumps({**json.loads(settings.read_text()), **config}))
+        return str(directory)
+
+    return copy
+
+
 @pytest.fixture(scope="session")
 def dictionary():
     """A joined dictionary of words and subword-nmt pieces."""
@@ -85,6 +101,13 @@ def cases(dictionary, bert_dir):
 def source(dictionary):
     """The ids of `LINES`, padded on the left."""
     return pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
+
+
+@pytest.fixture
+def batch(dictionary, source):
+    """The ids of `LINES`, translated by themselves: source tokens, their lengths, and previous output tokens."""
+    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
+    return source, source.ne(dictionary.pad()).sum(1), target
 
 
 @pytest.fixture

@@ -89,30 +89,21 @@ def test_the_environment_switches_all_of_it_off(toy, monkeypatch):
     assert "__fairseq_compat__" not in vars(module)
 
 
-def test_the_hook_imports_nothing_else():
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules)\n"
-        "import fairseq_compat; print(sorted(set(sys.modules) - before))"
-    )
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(ROOT)], capture_output=True, text=True)
-    assert done.stdout.strip() == "['fairseq_compat']", done.stderr
+NEW = "old = {*sys.modules}; import %s; new = {*sys.modules} - old"
+OF_BERT = "transformers tokenizers huggingface_hub sacremoses matplotlib sympy torch._dynamo".split()
+METHOD = "import fairseq, multiprocessing; print(multiprocessing.get_start_method())"
 
 
-LIBRARIES = "transformers tokenizers huggingface_hub sacremoses matplotlib sympy torch._dynamo".split()
-
-
-def test_a_plain_model_pays_nothing_for_the_libraries_of_bert():
-    code = (
-        "import sys, fairseq_cli.generate; before = set(sys.modules)\n"
-        "import bert_fused_plugin; print(*sorted(set(sys.argv[1:]) & (set(sys.modules) - before)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *LIBRARIES], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == ""
-
-
-@pytest.mark.parametrize(("chosen", "method"), [("", "fork"), ("multiprocessing.set_start_method('spawn')", "spawn")])
-def test_workers_share_the_memory_of_the_training_unless_another_way_is_chosen(chosen, method):
-    code = f"import multiprocessing\n{chosen}\nimport fairseq; print(multiprocessing.get_start_method())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == method, done.stderr
+@pytest.mark.parametrize(
+    ("flags", "code", "printed"),
+    [
+        (["-I", "-S"], f"sys.path.insert(0, {str(ROOT)!r}); {NEW % 'fairseq_compat'}; print(*new)", "fairseq_compat"),
+        ([], f"import fairseq_cli.generate; {NEW % 'bert_fused_plugin'}; print(*new & {{*{OF_BERT}}})", ""),
+        ([], METHOD, "fork"),
+        ([], f"import multiprocessing; multiprocessing.set_start_method('spawn'); {METHOD}", "spawn"),
+    ],
+    ids=["the hook alone", "no library of BERT for a plain model", "workers that share memory", "as chosen"],
+)
+def test_what_is_imported_and_how_workers_start(flags, code, printed):
+    done = subprocess.run([sys.executable, *flags, "-c", f"import sys; {code}"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, printed), done.stderr

@@ -16,19 +16,23 @@ from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import (
 from fairseq_compat.patches import checkpoints_asked_for
 
 
-@pytest.mark.parametrize(("is_max", "kept"), [(True, [3.0, 4.0, 5.0]), (False, [1.0, 2.0, 3.0])])
-def test_the_best_checkpoints_are_kept_from_the_first_on(tmp_path, monkeypatch, is_max, kept):
-    monkeypatch.setattr(checkpoint_utils.save_checkpoint, "best", 9.0 if is_max else 0.0, raising=False)
+def save_at_the_end_of(epoch, cfg, updates, loss=None):
     trainer = SimpleNamespace(
         data_parallel_rank=0, should_save_checkpoint_on_current_rank=True, checkpoint_suffix="",
         consolidate_optimizer=lambda: None, save_checkpoint=lambda path, extra: open(path, "wb").close(),
+        get_num_updates=lambda: updates,
     )  # fmt: skip
+    epoch_itr = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: True, state_dict=dict)
+    checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, loss)
+
+
+@pytest.mark.parametrize(("is_max", "kept"), [(True, [3.0, 4.0, 5.0]), (False, [1.0, 2.0, 3.0])])
+def test_the_best_checkpoints_are_kept_from_the_first_on(tmp_path, monkeypatch, is_max, kept):
+    monkeypatch.setattr(checkpoint_utils.save_checkpoint, "best", 9.0 if is_max else 0.0, raising=False)
     cfg = CheckpointConfig(save_dir=str(tmp_path), keep_best_checkpoints=3, maximize_best_checkpoint_metric=is_max)
     found = []
     for epoch, loss in enumerate([4.0, 2.0, 5.0, 3.0, 1.0], start=1):
-        trainer.get_num_updates = lambda epoch=epoch: epoch
-        epoch_itr = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: True, state_dict=dict)
-        checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, loss)
+        save_at_the_end_of(epoch, cfg, updates=epoch, loss=loss)
         found.append(sorted(float(path.name.split("_")[-1][:5]) for path in tmp_path.glob("checkpoint.best_*")))
     assert [len(names) for names in found] == [1, 2, 3, 3, 3]
     assert found[-1] == kept
@@ -38,19 +42,13 @@ def test_the_best_checkpoints_are_kept_from_the_first_on(tmp_path, monkeypatch, 
     ("no_epoch_checkpoints", "updates", "name"), [(True, 6, "_2_6"), (True, 5, None), (False, 6, "2")]
 )
 def test_an_interval_that_ends_with_an_epoch_is_saved(tmp_path, no_epoch_checkpoints, updates, name):
-    trainer = SimpleNamespace(
-        data_parallel_rank=0, should_save_checkpoint_on_current_rank=True, checkpoint_suffix="",
-        consolidate_optimizer=lambda: None, save_checkpoint=lambda path, extra: open(path, "wb").close(),
-        get_num_updates=lambda: updates,
-    )  # fmt: skip
     cfg = CheckpointConfig(
         save_dir=str(tmp_path),
         no_epoch_checkpoints=no_epoch_checkpoints,
         save_interval_updates=3,
         no_last_checkpoints=True,
     )
-    epoch_itr = SimpleNamespace(epoch=2, end_of_epoch=lambda: True, state_dict=dict)
-    checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
+    save_at_the_end_of(2, cfg, updates)
     assert [path.name for path in tmp_path.iterdir()] == ([f"checkpoint{name}.pt"] if name else [])
 
 

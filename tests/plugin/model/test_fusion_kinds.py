@@ -5,7 +5,7 @@ import argparse
 import pytest
 import torch
 from fairseq.sequence_scorer import SequenceScorer
-from helpers import LINES, SIZES, assert_close, encode, make_gru, pad, randomise
+from helpers import LINES, SIZES, assert_close, make_gru, randomise
 from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
@@ -37,11 +37,10 @@ def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(
     assert encoder_out["encoder_out"][0].shape == (states.size(1), len(LINES), SIZES["encoder_embed_dim"])
 
 
-def test_a_reference_is_scored_by_models_with_and_without_attention_to_source_tokens(build, dictionary, source):
+def test_a_reference_is_scored_by_models_with_and_without_attention_to_source_tokens(build, dictionary, batch):
     models = [build().eval(), build(bert_fusion="embedding").eval(), make_gru(dictionary, attention="none").eval()]
-    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
-    net_input = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": target}
-    scored = SequenceScorer(dictionary).generate(models, {"net_input": net_input, "target": target})
+    net_input = dict(zip(("src_tokens", "src_lengths", "prev_output_tokens"), batch))
+    scored = SequenceScorer(dictionary).generate(models, {"net_input": net_input, "target": batch[2]})
     probabilities = sum(model(**net_input)[0].softmax(-1) for model in models) / len(models)
     for i, [row] in enumerate(scored):
         words = torch.arange(len(row["tokens"]))

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 import torch
 from fairseq import options
-from helpers import SIZES, encode, pad, randomise, task_of
+from helpers import SIZES, randomise, task_of
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
@@ -43,20 +43,18 @@ OTHERS = """
         *(" ".join(pair) for pair in combinations(STRUCTURE, 2) if pair not in IMPOSSIBLE),
     ],
 )
-def test_a_model_trains_and_loads_again(bert_dir, dictionary, flags):
+def test_a_model_trains_and_loads_again(bert_dir, dictionary, batch, flags):
     sizes = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in SIZES.items())
     command = f"nowhere --task translation --arch bert_fused {sizes} --bert-model {bert_dir} {flags}"
     args = options.parse_args_and_arch(options.get_training_parser(), command.split())
     saved = copy.deepcopy(args)
     trained = BertFusedModel.build_model(args, task_of(dictionary))
     randomise(trained)
-    rows = [encode(dictionary, line) for line in ("the old man sees a dog", "red apple", "")]
-    source, target = pad(rows, dictionary.pad(), left=True), pad(rows, dictionary.pad(), left=False)
-    trained.train()(source, None, target)[0].sum().backward()
+    trained.train()(*batch)[0].sum().backward()
     again = BertFusedModel.build_model(saved, task_of(dictionary))
     again.load_state_dict(trained.state_dict(), strict=True, model_cfg=saved)
     scores = []
     for model in (trained.eval(), again.eval()):
         with torch.no_grad():
-            scores.append(model.get_normalized_probs(model(source, None, target), log_probs=True))
+            scores.append(model.get_normalized_probs(model(*batch), log_probs=True))
     assert torch.equal(*scores)

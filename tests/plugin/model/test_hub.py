@@ -91,13 +91,6 @@ def test_a_model_that_was_trained_with_flags_for_data_sets_translates():
     assert isinstance(hub.translate("the dog", max_len_b=5), str)
 
 
-def test_nothing_is_made_of_a_line_without_visible_signs(hub):
-    lines = [hub.encode("the old dog"), *map(hub.encode, ("", "\u200b", "\ufeff", "\xad", " "))]
-    first, *others = hub.generate(lines, beam=2, max_len_b=3)
-    assert len(first[0]["tokens"]) > 1
-    assert [found[0]["tokens"].tolist() for found in others] == [[hub.tgt_dict.eos()]] * 5
-
-
 def test_all_white_space_separates_words():
     hub = BertFusedModel.from_pretrained(str(PINNED / "gru"))
     assert hub.tokenize("the\u00a0dog\tsees  it") == "the dog sees  it"  # subword-nmt splits words at spaces only

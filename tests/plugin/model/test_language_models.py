@@ -2,15 +2,13 @@
 
 import pytest
 import torch
-from helpers import assert_close, encode, make_model, pad
+from helpers import LINES, assert_close, encode, make_model
 from language_models import LANGUAGES, MAKERS, save_language_model
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, read_json
 from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
-
-LINES = ["the old man sees a dog", "red apple", "a", ""]
 
 
 @pytest.fixture(scope="module", params=MAKERS)
@@ -26,30 +24,14 @@ def model(language_model, dictionary):
     return make_model(dictionary, bert_model=language_model[1]).eval()
 
 
-def source_of(dictionary):
-    return pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
-
-
-def test_bert_reads_what_the_models_own_tokenizer_gives(language_model, model, dictionary):
-    _, directory = language_model
-    tokenizer = AutoTokenizer.from_pretrained(directory)
-    rows = model.encoder.source.bridge.bert_tokens(source_of(dictionary)).tolist()
-    for row, line in zip(rows[:-1], LINES):
-        assert [piece for piece in row if piece != BERT_PAD] == tokenizer(line)["input_ids"]
-    special = tokenizer("")["input_ids"]
-    empty = [piece for piece in rows[-1] if piece != BERT_PAD]
-    assert empty == special if special else len(empty) == 1  # GPT-2 and Qwen add nothing
-    assert tokenizer.unk_token_id not in rows[0]
-
-
-def test_states_are_those_of_the_sentence_alone_in_every_layer(language_model, model, dictionary):
+def test_states_are_those_of_the_sentence_alone_in_every_layer(language_model, model, dictionary, source):
     """Position offsets of RoBERTa, the causal mask, missing token types: all as the class itself computes."""
     _, directory = language_model
     reference = AutoModel.from_pretrained(directory).eval()
     if reference.config.is_encoder_decoder:
         reference = reference.get_encoder()
     assert model.encoder.source.bert.depth == 3
-    bert_tokens = model.encoder.source.bridge.bert_tokens(source_of(dictionary))
+    bert_tokens = model.encoder.source.bridge.bert_tokens(source)
     for layer in ("-1", "1", "0", "mix"):
         bert = make_model(dictionary, bert_model=directory, bert_layer=layer).encoder.source.bert
         for row, padded, actual in zip(bert_tokens, bert_tokens.eq(BERT_PAD), bert(bert_tokens)):
@@ -60,14 +42,12 @@ def test_states_are_those_of_the_sentence_alone_in_every_layer(language_model, m
             assert_close(actual[~padded], expected, atol=1e-5)
 
 
-def test_it_trains_and_translates_in_any_batch(language_model, dictionary):
+def test_it_trains_and_translates_in_any_batch(language_model, dictionary, batch):
     model = make_model(dictionary, bert_model=language_model[1], bert_finetune=True)
-    source = source_of(dictionary)
-    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
-    model.train()(source, None, target)[0].square().mean().backward()
+    model.train()(*batch)[0].square().mean().backward()
     assert [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None] == []
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
-    together = model.eval()(source, None, target)[0]
+    together = model.eval()(*batch)[0]
     for i, line in enumerate(LINES):
         row = encode(dictionary, line).unsqueeze(0)
         assert_close(together[i : i + 1, : row.size(1)], model(row, None, row)[0], atol=1e-5)

@@ -5,12 +5,24 @@ import logging
 import pytest
 import torch
 from fairseq.nan_detector import NanDetector
-from helpers import LINES, Times, encode, pad, randomise
+from helpers import Times, randomise
 
 
-def logits(model, source, dictionary, **given):
-    prev_output_tokens = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
-    return model.eval()(source, None, prev_output_tokens, **given)[0]
+def logits(model, batch, **given):
+    return model.eval()(*batch, **given)[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bert_fusion": "gated", "bert_layer": "random:2"}, ["layers 1, 2 of 2 (random:2)", "gated fusion"]),
+        ({"bert_fusion": "stacked", "bert_attend": "decoder"}, ["stacked fusion"]),
+        ({"bert_fusion": "embedding", "encoder_layers": 0}, ["embedding fusion, drop-net 0.0"]),
+    ],
+)
+def test_the_log_says_what_is_fused(build, caplog, options, said):
+    build(**options)
+    assert all(words in caplog.text for words in said)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +37,7 @@ def logits(model, source, dictionary, **given):
         ({"bert_gates": "0,1", "bert_attend": "decoder"}, [0, 0], [0, 1]),
     ],
 )
-def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder, decoder):
+def test_which_layers_attend_to_bert(build, source, batch, options, encoder, decoder):
     model = build(**options).eval()
     randomise(model)
     attending = [[layer.bert_attn is not None for layer in side.layers] for side in (model.encoder, model.decoder)]
@@ -41,13 +53,11 @@ def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder
         model.encoder(source, bert_tokens=tokens)["encoder_out"][0] for tokens in (bert_tokens, bert_tokens.flip(0))
     )
     assert torch.equal(own, other) == (not any(encoder))
-    assert not torch.equal(
-        logits(model, source, dictionary), logits(model, source, dictionary, bert_tokens=bert_tokens.flip(0))
-    )
+    assert not torch.equal(logits(model, batch), logits(model, batch, bert_tokens=bert_tokens.flip(0)))
 
 
 @pytest.mark.parametrize("last", ["activation_dropout", "relu_dropout"])
-def test_the_rates_of_dropout_reach_the_embeddings_and_all_layers(build, dictionary, source, last):
+def test_the_rates_of_dropout_reach_the_embeddings_and_all_layers(build, batch, last):
     model = build(dropout=0.1, attention_dropout=0.2, **{last: 0.3})
     for side in (model.encoder, model.decoder):
         assert side.dropout_module.p == 0.1
@@ -58,11 +68,11 @@ def test_the_rates_of_dropout_reach_the_embeddings_and_all_layers(build, diction
     for side in (model.encoder, model.decoder):
         side.dropout_module = Times(0.0)
         side.layers[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].any().item()))
-    logits(model, source, dictionary)
+    logits(model, batch)
     assert seen == [False, False]
 
 
-def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dictionary, source):
+def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, source, batch):
     model = build(bert_mask_special_tokens=True)
     randomise(model)
     mask = model.encoder(source)["bert_padding_mask"][0]
@@ -71,7 +81,7 @@ def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dic
         [True, False, False, *[True] * 5],
         [False, *[True] * 7],
     ]
-    assert torch.isfinite(logits(model, source, dictionary)).all()
+    assert torch.isfinite(logits(model, batch)).all()
     # what BERT says of [CLS] and [SEP] no longer matters
     bert_tokens = model.encoder.source.bridge.bert_tokens(source)[:1]
     bert_out = model.encoder.source.bert(bert_tokens)
@@ -85,9 +95,9 @@ def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dic
     assert torch.equal(*states)
 
 
-def test_fairseqs_search_for_numbers_that_are_not_finite_names_their_layer(build, dictionary, source, caplog):
+def test_fairseqs_search_for_numbers_that_are_not_finite_names_their_layer(build, batch, caplog):
     model = build()
     model.decoder.layers[0].fc1.bias.data[0] = torch.nan
     with caplog.at_level(logging.WARNING), NanDetector(model):
-        logits(model, source, dictionary)
+        logits(model, batch)
     assert "NaN detected in output of decoder.layers.0.fc1" in caplog.text

@@ -1,7 +1,6 @@
 """What people do with checkpoints, by real commands: fine-tune, start anew, keep an EMA or the best by BLEU."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import sacrebleu
 import torch
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
 from in_process import Model, train
-from workspace import TINY, hypotheses, load, updates
+from workspace import TINY, hypotheses, load
 
 from bert_fused_lab.exporting.export_model import export_model
 
@@ -21,17 +20,6 @@ def differing(first, second):
     assert first.keys() == second.keys()
     no_parameters = ("._float_tensor", "settings_record.text")
     return [k for k in first if not k.endswith(no_parameters) and not torch.equal(first[k], second[k])]
-
-
-def test_training_begins_anew_with_the_parameters_of_a_checkpoint(workspace, tmp_path):
-    resets = "--reset-optimizer --reset-lr-scheduler --reset-dataloader --reset-meters".split()
-    log = workspace.train("--restore-file", workspace.checkpoint, *resets, *STILL, save_dir=tmp_path)
-    before, after = load(workspace.checkpoint), load(tmp_path / "checkpoint_last.pt")
-    assert not differing(before["model"], after["model"])
-    assert updates(before) == 2 * updates(after)  # of two epochs, and one
-    assert after["extra_state"]["train_iterator"]["epoch"] == 2
-    assert "best" not in after["extra_state"]
-    assert f"Loaded checkpoint {workspace.checkpoint}" in log.stdout + log.stderr
 
 
 def test_an_exported_model_is_trained_further(workspace, tmp_path):
@@ -65,15 +53,6 @@ def test_ema(workspace, tmp_path):
     assert not [key for key in differing(model.state_dict(), emas[2]) if "bert_record" not in key]
     assert model.decoder.layer_norm is not None
     assert len(hypotheses(workspace.generate("--path", tmp_path / "ema.pt").stdout)) == 30
-
-
-def test_an_ema_in_single_precision_goes_on_with_another_drop_net_and_a_bert_that_was_moved(workspace, tmp_path):
-    """fairseq copies its texts to those of the present model, and so they must have one length."""
-    options = ["--store-ema", "--ema-fp32", "--disable-validation", "--no-epoch-checkpoints"]
-    workspace.train(*options, "--max-update", "2", "--bert-drop-net", "0.125", save_dir=tmp_path)
-    moved = shutil.copytree(workspace.bert_dir, tmp_path / "moved" / "to" / "a" / "deep" / "folder")
-    workspace.train(*options, "--max-update", "4", "--bert-model", moved, save_dir=tmp_path)
-    assert updates(load(tmp_path / "checkpoint_last.pt")) == 4
 
 
 def test_the_checkpoint_with_the_best_bleu_is_kept(workspace, tmp_path):

@@ -1,11 +1,9 @@
-"""Two processes, on one machine or on two, train as one does; when one of them dies, the other ends."""
+"""Two processes, on one machine or on two, train as one does."""
 
 import inspect
 import re
 import shlex
-import signal
 import sys
-import time
 from functools import lru_cache
 from pathlib import Path
 
@@ -74,29 +72,6 @@ def test_ranks_that_lack_states_all_end_and_name_the_command_that_computes_them(
     main(shlex.split(named[1][0]))
     train_with_two_ranks(workspace, tmp_path / "save", *options)
     assert_as_alone(tmp_path / "save", alone())
-
-
-@pytest.mark.further
-def test_when_a_rank_is_killed_the_other_ends_and_training_resumes(workspace, alone, cached, tmp_path):
-    save_dir = tmp_path / "save"
-    options = ["--ddp-backend", "legacy_ddp", "--num-workers", "2", *cached]
-    endless = command(workspace, save_dir, *options, "--save-interval-updates", "4", "--max-epoch", "10000")
-    survivor, victim = start_two_ranks(endless, save_dir)
-    try:
-        while not (save_dir / "checkpoint_1_8.pt").exists():
-            assert survivor.poll() is None, (save_dir / "rank0.log").read_text()[-3000:]
-            time.sleep(0.05)
-        victim.send_signal(signal.SIGKILL)
-        assert survivor.wait() != 0
-    finally:
-        survivor.kill()
-        victim.kill()
-    assert re.search(r"Connection (closed|reset) by peer", (save_dir / "rank0.log").read_text())
-    assert parameters(save_dir / "checkpoint_last.pt").keys() == alone().keys()
-    resumed = tmp_path / "resumed"
-    train_with_two_ranks(workspace, resumed, *options, "--restore-file", save_dir / "checkpoint_1_4.pt")
-    assert "(epoch 1 @ 4 updates)" in (resumed / "rank0.log").read_text()
-    assert_as_alone(resumed, alone())
 
 
 @pytest.mark.skipif(

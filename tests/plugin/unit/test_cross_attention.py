@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from helpers import assert_close, randomise
 
 from bert_fused_plugin.modules.beam_order import select_rows, sentences_to_keep
-from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues, project
+from bert_fused_plugin.modules.cross_attention import CrossAttention, project
 from bert_fused_plugin.modules.multihead_attention import Positions, SelfAttention, attention_mask
 
 C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
@@ -79,23 +78,6 @@ def test_states_are_projected_for_each_attention_that_reads_them(states):
         for part, products in ((attention.k_proj, memory.keys), (attention.v_proj, memory.values)):
             assert_close(products.transpose(1, 2).flatten(2), part(states[0]))
     assert project([None], *states) == [None]
-
-
-def test_a_mask_is_read_where_it_lies(states, monkeypatch):
-    """CUDA's kernels read rows that begin at multiples of 8 numbers; torch would copy any other mask in each call."""
-    real, masks = F.scaled_dot_product_attention, []
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *given: masks.append(given[3]) or real(*given))
-    attention = CrossAttention(C, H, D, dropout=0.0).eval()
-    [memory] = project([attention], *states)
-    for rows in (N, N - 1):  # a sentence is done
-        attention(torch.randn(rows, T, C), select_rows(memory, torch.arange(rows)))
-    attention.bfloat16()(
-        torch.randn(N, T, C).bfloat16(), KeysAndValues(*(part.bfloat16() for part in memory[:2]), memory.mask)
-    )
-    for mask in masks:
-        assert mask.shape[1:] == (1, 1, S)
-        assert all(stride % 8 == 0 for stride in mask.stride()[:-1])
-    assert len(masks) == 3
 
 
 def test_causal_attention_needs_no_mask():

@@ -1,15 +1,11 @@
 """The order of weights in memory: fast for few rows, and of no influence on anything else."""
 
-import copy
-
 import pytest
 import torch
 from documentation import ROOT
 from helpers import assert_close
 from torch import nn
 
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.source import weights_fingerprint
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.device_choices import lay_out_weights
@@ -49,18 +45,3 @@ def test_a_model_that_translates_is_laid_out_for_its_number_format(model, name):
     assert not lie_by_columns(hub.models[0])
     hub.float()
     assert lie_by_columns(hub.models[0])
-
-
-def test_a_model_that_trains_is_left_alone(build):
-    assert not lie_by_columns(build(share_all_embeddings=True))
-
-
-def test_bert_is_laid_out_before_it_is_copied_and_after_it_is_moved(bert_dir):
-    bert = FrozenBert.from_pretrained(bert_dir)
-    fingerprint = weights_fingerprint(bert)
-    assert lie_by_columns(bert.model)
-    other = copy.deepcopy(bert)
-    assert lie_by_columns(other.model)
-    assert not lie_by_columns(bert.double().model)
-    assert lie_by_columns(bert.float().model)
-    assert weights_fingerprint(bert) == fingerprint

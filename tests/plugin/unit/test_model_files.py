@@ -18,7 +18,6 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     BertForPreTraining,
-    BertModel,
     T5ForConditionalGeneration,
 )
 
@@ -167,21 +166,6 @@ def test_a_class_that_is_told_the_language_places_its_tag(tmp_path):
 
 
 # --- the encoder
-
-
-@pytest.fixture
-def copied(bert_dir, tmp_path):
-    """copied(change): a copy of BERT whose weights went through change(weights), and whose config.json has *config*."""
-
-    def copy(change=dict, **config):
-        BertModel.from_pretrained(bert_dir).save_pretrained(tmp_path)
-        file = tmp_path / "model.safetensors"
-        save_file(change(load_file(file)), file, {"format": "pt"})
-        settings = json.loads((tmp_path / "config.json").read_text())
-        (tmp_path / "config.json").write_text(json.dumps({**settings, **config}))
-        return str(tmp_path)
-
-    return copy
 
 
 def refused(folder):

@@ -81,17 +81,6 @@ def test_a_gradient_of_the_states_alone_is_right(case, monkeypatch):
     assert torch.autograd.gradcheck(function, (inputs, state))
 
 
-def test_padding_gets_no_weight_and_no_gradient(case, monkeypatch):
-    monkeypatch.setattr(module, "launches_matter", lambda tensor: True)
-    cell, inputs, state, memories = case
-    states, alphas = recurrent_loop(cell, inputs, state, memories, state_weights(cell, memories))
-    states.square().sum().backward()
-    for name, memory in memories.items():
-        assert not alphas[name].transpose(1, 2)[memory.padding_mask].any()
-        assert not memory.keys.grad[memory.padding_mask].any()
-        assert not memory.gate_values.grad[memory.padding_mask].any()
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_lower_precision_is_as_exact_as_the_plain_loop(case, monkeypatch, dtype):
     exact = run(case, monkeypatch, by_function=False)

@@ -201,26 +201,19 @@ def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, t
 
 
 @pytest.mark.parametrize("name", ["meta.json", "offsets.npy", "pieces.npy"])
-def test_a_folder_in_which_a_file_is_missing_is_completed(make, tmp_path, name):
-    expected = make(folder=None)
-    make()
-    [folder] = (tmp_path / "kept").iterdir()
-    (folder / name).unlink()  # as if a process had been killed
-    assert_equal(make(), expected)
-    assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
-
-
-@pytest.mark.parametrize("name", ["meta.json", "offsets.npy", "pieces.npy"])
-@pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda data: b""], ids=["cut", "empty"])
-def test_damaged_files_are_made_anew_with_a_warning(make, tmp_path, caplog, name, damage):
+@pytest.mark.parametrize("damage", [None, lambda data: data[:-5], lambda data: b""], ids=["missing", "cut", "empty"])
+def test_missing_and_damaged_files_are_made_anew_the_latter_with_a_warning(make, tmp_path, caplog, name, damage):
+    """A kill leaves a folder in which a file is missing."""
     make()
     expected = make(folder=None)
     [folder] = (tmp_path / "kept").iterdir()
-    (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
+    if damage is not None:
+        (folder / name).write_bytes(damage(content))
     assert_equal(make(), expected)
-    make()
-    [warning] = warnings_of(caplog)  # and the second start has none
-    assert warning.startswith(f"{folder} cannot be read (")
+    make()  # which has no more warnings
+    assert [said.startswith(f"{folder} cannot be read (") for said in warnings_of(caplog)] == [True] * bool(damage)
     assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
 
 
