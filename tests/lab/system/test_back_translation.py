@@ -9,9 +9,9 @@ import pytest
 from documentation import ROOT
 from fairseq import options
 from fork_server import run_forked
+from workspace import hypotheses
 
 from bert_fused_lab.recipe import command, distill, running
-from bert_fused_lab.recipe.settings import dropout_for, size_for
 from bert_fused_plugin.errors import BertFusedError
 
 ENGLISH = "the a small big old man woman dog house red apple eats sees gives runs".split()
@@ -172,8 +172,6 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
     shutil.rmtree(mono / "mono" / "data-bin")  # other text needs no other reverse
     file.write_text(json.dumps({"checksum": 0, "lines": 20_000, "tokens": 50_000}))
     assert "reverse: done before" in dry.run("own_data", "reverse", mono=".")
-    args = command.parse_args(dry.arguments("own_data"))
-    assert [dropout_for(size_for(args, 3000, False), pairs) for pairs in (3000, 100_000)] == [0.3, 0.1]
 
 
 @pytest.mark.parametrize(
@@ -231,20 +229,31 @@ def test_other_translations_are_noticed(dry, mono):
     assert "own_data-out/mono was begun by another model or another search; remove it" in said
 
 
-def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path, monkeypatch):
+@pytest.mark.parametrize("search", [["--beam", "3"], ["--beam", "1", "--sampling", "--seed", "1"]])
+def test_what_is_distilled_is_what_fairseq_translates_also_after_a_kill(workspace, tmp_path, monkeypatch, search):
     for device in ("_PART", "_PART_OF_GPU"):
-        monkeypatch.setattr(distill, device, 75)
-    flags = ["--user-dir", str(ROOT / "bert_fused_plugin"), "--task", "bert_fused_translation", "--sampling"]
-    flags += ["--beam", "1", "--path", workspace.checkpoint, "--seed", "1", "--max-len-b", "9", "--max-tokens", "120"]
-    given, parts = (workspace.path, tmp_path, "en", "de", [workspace.data, *flags, "--cpu"]), tmp_path / "parts"
+        monkeypatch.setattr(distill, device, 50)
+    flags = ["--user-dir", str(ROOT / "bert_fused_plugin"), "--task", "bert_fused_translation", *search]
+    flags += ["--path", workspace.checkpoint, "--max-len-b", "10", "--max-tokens", "120", "--cpu"]
+    given, parts = (workspace.path, tmp_path, "en", "de", [workspace.data, *flags]), tmp_path / "parts"
     distill.main(*given)
-    before, kept = (tmp_path / "train.de").read_text(), (parts / "0-of-2").stat().st_mtime_ns
-    (parts / "1-of-2").unlink()  # killed within the second part
+    before = [*distill.read(tmp_path / "train.de")]
+    assert any(before)
+    if "--sampling" not in search:
+        found = hypotheses(workspace.generate("--gen-subset", "train", "--max-tokens", "120").stdout)
+        assert before == [tokens for _, (_, tokens) in sorted(found.items())]
+    assert (tmp_path / "train.en").read_bytes() == (workspace.path / "train.en").read_bytes()
+    names = sorted(path.name for path in parts.iterdir())
+    assert names == ["0-of-3", "1-of-3", "2-of-3"]
+    numbers = [int(row.split("\t")[0]) for row in distill.read(parts / names[0])]
+    assert 0 < len(numbers) < 150
+    (parts / names[0]).write_text("".join(f"{number}\tkept\n" for number in numbers), encoding="utf-8")
+    (parts / names[1]).rename(parts / f".{names[1]}.new")  # killed before it had its name
     with running.locked(tmp_path, "made"), pytest.raises(BertFusedError, match="is being made by another process"):
         distill.main(*given)
     distill.main(*given)
-    assert (parts / "0-of-2").stat().st_mtime_ns == kept
-    assert (tmp_path / "train.de").read_text() == before != ""
+    again = ["kept" if number in numbers else line for number, line in enumerate(before)]
+    assert [*distill.read(tmp_path / "train.de")] == again
     record = tmp_path / "made-from.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "model 1": 0}))
     with pytest.raises(BertFusedError, match=" is of another text or another model; remove it to begin anew"):

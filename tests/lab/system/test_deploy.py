@@ -23,7 +23,6 @@ from workspace import ROOT, TRANSFORMER, Workspace, hypotheses
 from bert_fused_lab.exporting import export_model, measure_ctranslate2, to_ctranslate2
 from bert_fused_lab.importing import import_bert_nmt
 from bert_fused_lab.importing.check_import import Both
-from bert_fused_lab.recipe import distill
 from bert_fused_lab.recipe.subwords import learn, learned, split_file
 from bert_fused_plugin.data import moses_text
 from bert_fused_plugin.errors import BertFusedError
@@ -201,33 +200,9 @@ def test_after_an_interrupt_no_further_part_is_distilled(tmp_path):
     assert len(list((tmp_path / "parts").iterdir())) < 100
 
 
-def test_what_is_distilled_is_what_fairseq_translates_and_goes_on_after_a_kill(workspace, tmp_path, monkeypatch):
-    for device in ("_PART", "_PART_OF_GPU"):
-        monkeypatch.setattr(distill, device, 50)
-    out = tmp_path / "distilled"
-    command = [workspace.data, "--user-dir", str(ROOT / "bert_fused_plugin"), "--task", "bert_fused_translation"]
-    command += ["--path", workspace.checkpoint, "--beam", "3", "--max-len-b", "10", "--max-tokens", "120", "--cpu"]
-    distill.main(workspace.path, out, "en", "de", command)
-    found = hypotheses(workspace.generate("--gen-subset", "train", "--max-tokens", "120").stdout)
-    expected = [tokens for _, (_, tokens) in sorted(found.items())]
-    assert (out / "train.de").read_text(encoding="utf-8").splitlines() == expected
-    assert (out / "train.en").read_text(encoding="utf-8") == (workspace.path / "train.en").read_text(encoding="utf-8")
-    parts = sorted(path.name for path in (out / "parts").iterdir())
-    assert parts == ["0-of-3", "1-of-3", "2-of-3"]
-    kept = out / "parts" / parts[0]
-    numbers = [int(row.split("\t")[0]) for row in kept.read_text(encoding="utf-8").splitlines()]
-    kept.write_text("".join(f"{number}\tkept\n" for number in numbers), encoding="utf-8")
-    (out / "parts" / parts[1]).rename(out / "parts" / f".{parts[1]}.new")  # killed before it had its name
-    distill.main(workspace.path, out, "en", "de", command)
-    again = ["kept" if number in numbers else line for number, line in enumerate(expected)]
-    assert 0 < len(numbers) < 150
-    assert (out / "train.de").read_text(encoding="utf-8").splitlines() == again
-
-
-@pytest.mark.parametrize("name", ["OPUS-MT", "NLLB"])
-def test_the_page_shows_how_a_model_exported_for_transformers_runs_on_ctranslate2(name, tmp_path, monkeypatch, capfd):
+def test_the_page_shows_how_a_model_exported_for_transformers_runs_on_ctranslate2(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    make, options, languages = MODELS[name]
+    make, options, languages = MODELS["NLLB"]
     for folder in ("model", "own_data-out"):
         (tmp_path / folder).mkdir()
     make(tmp_path / "model", decoder_attention_heads=4, **options)  # CTranslate2 wants as many as the encoder has
@@ -237,10 +212,6 @@ def test_the_page_shows_how_a_model_exported_for_transformers_runs_on_ctranslate
     model, output = "own_data-out/deploy", "own_data-out/deploy-int8"
     subprocess.run([converter, "--model", model, "--output_dir", output], check=True, timeout=200)  # without rounding
     [translate] = (block.code for block in blocks("docs/deploy.md") if output in block.code)
-    if name == "OPUS-MT":
-        for old, new in ((', src_lang="eng_Latn"', ""), ('[["fra_Latn"]]', "None")):
-            assert old in translate
-            translate = translate.replace(old, new)
     both = Both("model", "imported")
     text = lines(30, 7)
     expected = {

@@ -78,32 +78,29 @@ def test_bert_reads_the_validation_sentences_that_are_left_of_many(place, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("alone", [True, False])
-def test_the_recipe_reads_segmented_text(place, tmp_path, alone):
-    """BERT reads it *alone*, or the transformer reads it, too."""
-    steps = ["prepare", "estimate", "transformer", "bert_fused", *(["distill"] if alone else []), "compare"]
-    data, more = (place / "raw", {"bert_text": place / "segmented"}) if alone else (place / "segmented", {})
-    done = run(tmp_path, "vi", "en", data, *steps, **given(place, **more))
+def test_the_recipe_reads_segmented_text(place, tmp_path):
+    """BERT reads it, and not the transformer."""
+    steps = ["prepare", "estimate", "transformer", "bert_fused", "distill", "compare"]
+    done = run(tmp_path, "vi", "en", place / "raw", *steps, **given(place, bert_text=place / "segmented"))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "phobert (as --bert or the variable BERT says): RobertaModel of " in done.stdout
     assert "PhobertTokenizer (slow, written in Python); at most 40 word pieces" in done.stdout
     out = tmp_path / "own_data-out"
     assert json.loads((out / "report.json").read_text(encoding="utf-8"))["sentences"] == 2
-    assert "_" in (out / "text" / ("bert/train.vi" if alone else "train.vi")).read_text(encoding="utf-8")
+    assert "_" in (out / "text" / "bert" / "train.vi").read_text(encoding="utf-8")
     trained = json.loads((out / "bert_fused" / "recipe.json").read_text(encoding="utf-8"))["settings"]
-    assert trained.get("--bert-text") == (["OUT/text/bert"] if alone else None)
+    assert trained["--bert-text"] == ["OUT/text/bert"]
     command = [sys.executable.replace("python", "fairseq-interactive"), out / "data-bin", "--user-dir"]
     command += [ROOT / "bert_fused_plugin", "--task", "bert_fused_translation", "-s", "vi", "-t", "en", "--cpu"]
     command += ["--path", out / "bert_fused" / "average.pt", "--bpe", "sentencepiece", "--sentencepiece-model"]
     command += [out / "text" / "sentencepiece.model"]
     done = subprocess.run(command, input="con chó\n", capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert ("which is not given now, so BERT reads other input" in done.stdout + done.stderr) == alone
-    if alone:
-        log = (out / "distilled-bert_fused" / "log").read_text(encoding="utf-8")
-        assert "Translated" in log
-        assert "which is not given now, so BERT reads other input" not in log
-        check_the_page(tmp_path)
+    assert "which is not given now, so BERT reads other input" in done.stdout + done.stderr
+    log = (out / "distilled-bert_fused" / "log").read_text(encoding="utf-8")
+    assert "Translated" in log
+    assert "which is not given now, so BERT reads other input" not in log
+    check_the_page(tmp_path)
 
 
 def check_the_page(path):

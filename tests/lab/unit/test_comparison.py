@@ -176,25 +176,43 @@ def test_a_control_that_is_there_is_named():
     assert fairness(fused, control, [control, fused], "data") is None
 
 
+FUSED = "/runs/fused/checkpoint_best.pt"
+X, START = ("/x.pt", 1), Origin("/old/plain/checkpoints/checkpoint_best.pt", 1240)
+FROM_X, FROM_PLAIN = "fused began from /x.pt after 1 updates, which began from ", "fused began from plain and was"
+MOVED_CONTROL = run("control", "/new/control/checkpoints/average.pt", START)
+
+
 @pytest.mark.parametrize(
-    ("path", "began"),
+    ("baseline", "checkpoint", "began_from", "beginning"),
     [
-        ("/runs/plain/checkpoint_best.pt", True),
-        ("/runs/plain/../plain/checkpoint_best.pt", True),
-        ("/runs/plain/average.pt", True),
-        ("/runs/plain/checkpoint7.pt", True),
-        ("/runs/other/checkpoint_best.pt", False),
-        (None, False),
+        (PLAIN, FUSED, [X, ("/runs/plain/checkpoint_best.pt", 2)], FROM_PLAIN),
+        (PLAIN, FUSED, [X, ("/runs/plain/../plain/checkpoint_best.pt", 2)], FROM_PLAIN),
+        (PLAIN, FUSED, [X, ("/runs/plain/average.pt", 2)], FROM_PLAIN),
+        (PLAIN, FUSED, [X, ("/runs/plain/checkpoint7.pt", 2)], FROM_PLAIN),
+        (PLAIN, FUSED, [X, ("/runs/other/checkpoint_best.pt", 2)], FROM_X),
+        (PLAIN, FUSED, [X, (None, 2)], FROM_X),
+        # a folder that was moved is known by its name
+        (PLAIN, FUSED, [("/elsewhere/plain/checkpoint3.pt", 2)], FROM_PLAIN),
+        (PLAIN, FUSED, [("/elsewhere/plain/checkpoint_best.pt", 2)], "fused began from /elsewhere/"),
+        (PLAIN, FUSED, [("/elsewhere/plain/checkpoint_best.pt", 2000)], FROM_PLAIN),
+        (PLAIN, FUSED, [("{here}/plain/checkpoint3.pt", 2)], "fused began from {here}/"),  # has not moved
+        # both began from one training, all whose folders have fairseq's own name, and were moved
+        (MOVED_CONTROL, "/new/fused/checkpoints/average.pt", [START], "None"),
+        # files of one folder with names of their own are other trainings
+        (run("plain", "/runs/plain.pt"), "/runs/fused.pt", [("/runs/gru.pt", 5)], "fused began from /runs/gru.pt "),
     ],
 )
-def test_checkpoints_of_one_training(path, began):
-    fused = run("fused", "/runs/fused/checkpoint_best.pt", Origin("/x.pt", 1), Origin(path, 2), reads_bert=True)
-    said = fairness(fused, PLAIN, [PLAIN, fused], "data")
-    elsewhere = "fused began from /x.pt after 1 updates, which began from "
-    assert said.startswith("fused began from plain and was" if began else elsewhere)
-    assert began or said.endswith(
+def test_checkpoints_of_one_training(tmp_path, baseline, checkpoint, began_from, beginning):
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "checkpoint3.pt").touch()
+    found = [Origin(path and path.format(here=tmp_path), updates) for path, updates in began_from]
+    fused = run("fused", checkpoint, *found, reads_bert=True)
+    said = str(fairness(fused, baseline, [baseline, fused], "data"))
+    assert said.startswith(beginning.format(here=tmp_path))
+    unknown = said.endswith(
         ", and no such start of plain is recorded, so the difference may come from that and not from BERT."
     )
+    assert unknown is (beginning not in (FROM_PLAIN, "None"))
 
 
 def test_a_model_of_another_kind_may_be_the_reason_of_a_gain():
@@ -231,14 +249,6 @@ def test_a_control_begins_from_the_checkpoint_that_the_run_began_from(tmp_path):
         assert f" --finetune-from-model {path} --max-update " in fairness(fused, plain, [plain, fused], "data")
 
 
-def test_runs_that_began_from_one_training_did_not_begin_from_each_other():
-    """All their folders have fairseq's own name, and were moved."""
-    start = Origin("/old/plain/checkpoints/checkpoint_best.pt", 1240)
-    control = run("control", "/new/control/checkpoints/average.pt", start)
-    fused = run("fused", "/new/fused/checkpoints/average.pt", start, reads_bert=True)
-    assert fairness(fused, control, [control, fused], "data") is None
-
-
 def test_another_loss_may_be_the_reason_of_a_gain():
     fused = run("fused", "/runs/fused.pt", reads_bert=True, consistency="r-drop")
     assert fairness(fused, PLAIN, [PLAIN, fused], "data") == (
@@ -251,30 +261,6 @@ def test_another_loss_may_be_the_reason_of_a_gain():
     begun = run("fused", "/runs/fused.pt", BEGUN, reads_bert=True, consistency="r-drop")
     said = fairness(begun, PLAIN, [PLAIN, begun], "data")
     assert " and not from BERT. fused began from plain and was fine-tuned for 2,000 updates, with a new" in said
-
-
-def test_a_folder_that_was_moved_is_known_by_its_name(tmp_path):
-    for file, updates, began in (
-        ("checkpoint3", 2, True),
-        ("checkpoint_best", 2, False),
-        ("checkpoint_best", 2000, True),
-    ):
-        moved = Origin(f"/elsewhere/plain/{file}.pt", updates)
-        fused = run("fused", "/runs/fused/checkpoint_best.pt", moved, reads_bert=True)
-        assert fairness(fused, PLAIN, [PLAIN, fused], "data").startswith("fused began from plain and") is began
-    there = tmp_path / "plain" / "checkpoint3.pt"  # has not moved, so it is of another training
-    there.parent.mkdir()
-    there.touch()
-    fused = run("fused", "/runs/fused/checkpoint_best.pt", Origin(str(there), 2), reads_bert=True)
-    assert "and no such start of plain is recorded" in fairness(fused, PLAIN, [PLAIN, fused], "data")
-
-
-def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
-    plain = run("plain", "/runs/plain.pt")
-    fused = run("fused", "/runs/fused.pt", Origin("/runs/gru.pt", 5), reads_bert=True)
-    assert fairness(fused, plain, [plain, fused], "data").startswith(
-        "fused began from /runs/gru.pt after 5 updates, and"
-    )
 
 
 def remarks_on(references, translations, tokenised=False, **facts):
