@@ -1,8 +1,9 @@
-"""How the commands write the file or the folder of --output: as a whole, or not at all."""
+"""How the commands write files and folders: as a whole, or not at all."""
 
+import json
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, List
+from typing import Any, Dict, Iterable, Iterator, List
 
 from safetensors import SafetensorError
 
@@ -35,3 +36,19 @@ def written_output(path: Path, flag: str = "--output") -> Iterator[Path]:
             f"{flag} {path} cannot be written, and nothing was changed ({reason}); "
             "give a path in an existing directory that you may write to, on a disk with free space"
         ) from error
+
+
+def write_json(path: Path, content: Dict[str, Any]) -> None:
+    """Write *content*; on a full disk, the file stays as it was."""
+    _write(path, json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def write_lines(path: Path, texts: Iterable[str]) -> None:
+    """Write a line for each of *texts*, with single spaces, since not all programs agree on what ends a line."""
+    _write(path, "".join(" ".join(text.split()) + "\n" for text in texts))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as new:
+        new.write_text(text, encoding="utf-8")

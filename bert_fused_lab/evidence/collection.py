@@ -23,12 +23,11 @@ from bert_fused_lab.evidence.files import (
     folder_of,
     lines_for,
     read_json,
-    write_json,
-    write_lines,
 )
 from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, read_curves, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, Translations, batches, hardware, searcher, translate
 from bert_fused_lab.evidence.words import PIECES, count_training_words
+from bert_fused_lab.output import write_json, write_lines
 from bert_fused_plugin.data.data_bin import directory_of_epoch
 from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_name
 from bert_fused_plugin.errors import BertFusedError
@@ -96,7 +95,7 @@ class Collection:
             if state == "on":
                 if seed == 1:
                     write_json(folder / "attention.json", self._attention(run, subset, translations))
-                write_json(folder / "facts.json", self._facts(run, subset, translations))
+                write_json(folder / "facts.json", asdict(self._facts(run, subset, translations)))
             write_lines(folder / f"{state}.txt", lines)  # at last: without facts, it is of another program
 
     def add_maps(self, subset: str, numbers: Sequence[int]) -> None:
@@ -230,7 +229,7 @@ class Collection:
             remarks=texts.remarks,
             form=self._form(subset),
         )
-        write_json(folder / "facts.json", facts)
+        write_json(folder / "facts.json", asdict(facts))
 
     def _references(self, run: Run, subset: str, texts: Texts) -> List[str]:
         """Return the reference of each sentence, from the file of ``--reference`` or from the data."""

@@ -14,12 +14,11 @@ This module imports neither torch nor fairseq, so that who only reads evidence n
 """
 
 import json
-import os
 import re
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 STATES = {
     "on": "The model is as trained.",
@@ -87,19 +86,9 @@ class SystemFacts:
     form: str = ""  # that of the test set
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write *value*, JSON's or a dataclass of it, whole or not at all."""
-    _replace(path, json.dumps(value if isinstance(value, dict) else asdict(value), ensure_ascii=False) + "\n")
-
-
 def read_json(path: Path) -> Dict[str, Any]:
     """Return what a file holds; nothing if there is none."""
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-
-
-def write_lines(path: Path, texts: Iterable[str]) -> None:
-    """Write a line for each of *texts*, with single spaces: not all programs agree on what ends a line."""
-    _replace(path, "".join(" ".join(text.split()) + "\n" for text in texts))
 
 
 def read_lines(path: Path) -> List[str]:
@@ -136,13 +125,6 @@ def lines_for(flag: str, template: Path, test_set: str, is_only: bool, data: str
             "a file with one line for each of these sentences, in their order"
         )
     return lines
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    os.replace(new, path)
 
 
 def folder_of(test_set: Path, system: str, seed: int) -> Path:

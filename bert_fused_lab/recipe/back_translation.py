@@ -18,10 +18,12 @@ from fairseq.data import Dictionary
 from sentencepiece import SentencePieceProcessor
 from tqdm import tqdm
 
+from bert_fused_lab.evidence.files import read_json
+from bert_fused_lab.output import write_json
 from bert_fused_lab.recipe import distill
 from bert_fused_lab.recipe.data import binarise_alike
 from bert_fused_lab.recipe.raw_text import splits_of_text
-from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
+from bert_fused_lab.recipe.running import Run, checksum, need, say
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
 from bert_fused_lab.recipe.splitting import read_pairs
 from bert_fused_lab.recipe.start import imported_settings, splits_of_import, tags_of_start, vocabulary_size
@@ -116,7 +118,7 @@ def binarise_mono(args: Namespace, run: Run, imported: Optional[Path]) -> Path:
 
     *imported* is the directory of the model of --reverse, which has subwords of its own.
     """
-    folder, name, tag = args.out / "mono" / "text", "train", ""
+    folder, name, tag = args.out / "mono" / "text", "train", tags_of_start(args)[0]
     data = folder / "data-bin"
     if data.exists():
         return data

@@ -22,9 +22,10 @@ from typing import Any, Dict, List, Optional, Sequence, cast
 from omegaconf import OmegaConf
 
 from bert_fused_lab.arguments import given_path
+from bert_fused_lab.evidence.files import read_json
 from bert_fused_lab.recipe.back_translation import mono_errors
 from bert_fused_lab.recipe.data import RECORD
-from bert_fused_lab.recipe.running import Run, read_json, run_command
+from bert_fused_lab.recipe.running import Run, run_command
 from bert_fused_lab.recipe.settings import KEPT, MORE, OPTIONS, SPLIT_BEFORE, Size
 from bert_fused_lab.recipe.start import start_errors
 from bert_fused_lab.recipe.steps import MONO_STEPS, STEPS, Recipe
@@ -147,7 +148,7 @@ def _path_errors(args: Namespace) -> List[str]:
         errors.append(f"--bert-text {args.bert_text} is no directory; give the directory of the text")
     if "," in f"{args.data}":
         errors.append(f"DATA {args.data} must have no comma: it ends the name of a file")
-    ours = ["data-bin", "deploy", "evidence", "mono", "probe", "raw", "report.html", "start", "text"]
+    ours = ["data-bin", "data-bin.new", "deploy", "evidence", "mono", "probe", "raw", "report.html", "start", "text"]
     ours += ["both.html", "report.json", *(f"valid.{language}" for language in (args.source, args.target))]
     ours += [f"{name}.log" for name in SYSTEMS]
     written = {args.out.resolve(), *((args.out / name).resolve() for name in ours)}

@@ -6,9 +6,11 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Optional
 
+from bert_fused_lab.evidence.files import read_json
+from bert_fused_lab.output import write_json
 from bert_fused_lab.recipe.encoder import bert_path, choose_bert, description
 from bert_fused_lab.recipe.raw_text import VALIDATED, make_text
-from bert_fused_lab.recipe.running import Run, checksum, locked, need, read_json, say, write_json
+from bert_fused_lab.recipe.running import Run, checksum, locked, need, say
 from bert_fused_lab.recipe.settings import KEPT, SPLIT_BEFORE
 from bert_fused_lab.recipe.start import FOLDER
 from bert_fused_lab.recipe.subwords import count
@@ -41,8 +43,8 @@ def prepare(args: Namespace, run: Run) -> None:
             f"{out} holds models or translations of other text (changed: {' '.join(sorted(changed))}); give this data "
             "another --out"
         )
-    for lock in (file for file in out.rglob("lock") if (file.with_name("recipe.json")).exists()):
-        with locked(lock.parent, "used"):  # a training may run on where this process was killed
+    for lock in filter(Path.is_file, out.rglob("lock")):
+        with locked(lock.parent, "used"):  # a training or a translation may run on where this process was killed
             pass
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / KEPT, read_json(out / KEPT))  # from now on, what follows is ours
@@ -161,6 +163,8 @@ def _binarise(args: Namespace, text: Path, run: Run) -> Path:
     """Return a new data-bin of {train,valid,test,test-*} in *text*, with joint dictionaries; of valid 500 lines."""
     further = sorted(path.stem for path in text.glob(f"test-*.{args.source}"))
     languages = (args.source, args.target)
+    if commas := [split for split in further if "," in split]:
+        raise BertFusedError(f"{text}/{commas[0]}.*: fairseq splits names at commas; rename these files")
     for split in ("train", "valid", "test", *further) if args.subwords == SPLIT_BEFORE else ():
         check_for_fairseq([text / f"{split}.{language}" for language in languages])
     for language in languages:

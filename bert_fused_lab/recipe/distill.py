@@ -24,7 +24,9 @@ import torch
 from fairseq import options
 from fairseq_cli import generate
 
-from bert_fused_lab.recipe.running import checksum, locked, read_json, write_json
+from bert_fused_lab.evidence.files import read_json
+from bert_fused_lab.output import write_json
+from bert_fused_lab.recipe.running import checksum, locked
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress

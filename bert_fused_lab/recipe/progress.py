@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 _LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (?P<level>\w+) \| (?P<logger>\S+) \| (?P<text>.*)$")
 _UPDATE = re.compile(r"\bnll_loss=(?P<nll>[\d.]+|nan|inf).*\bwps=(?P<wps>[\d.]+).*\bnum_updates=(?P<updates>\d+)")
-_VALID = re.compile(r"valid on '\w+' subset .*\| nll_loss ([\d.]+).*\| bleu ([\d.]+).*\| num_updates (\d+)")
+_VALID = re.compile(r"valid on '\w+' subset .*\| nll_loss ([\d.]+|nan|inf).*\| bleu ([\d.]+).*\| num_updates (\d+)")
 
 
 def follow(lines: Iterable[str], name: str, updates: int) -> None:

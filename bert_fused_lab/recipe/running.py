@@ -16,9 +16,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
+from bert_fused_lab.evidence.files import read_json
+from bert_fused_lab.output import write_json
 from bert_fused_lab.recipe.progress import follow
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.files import written_whole
 
 Run = Callable[..., None]  # as run_command
 RECORD = "recipe.json"  # of a system: settings, what it began from, and whether it is finished
@@ -84,18 +85,6 @@ def _lines_of(process: Any, lines: Any) -> Iterator[str]:
             line = ""
         elif is_running:
             time.sleep(0.1)
-
-
-def read_json(path: Path) -> Dict[str, Any]:
-    """Return what `write_json` has written, or nothing."""
-    content: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return content
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write *content* as a whole or, on a full disk, not at all."""
-    with written_whole(path) as new:
-        new.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 def checksum(path: Path) -> int:
@@ -182,7 +171,7 @@ def locked(folder: Path, used: str) -> Iterator[int]:
     Raises:
         BertFusedError: another process has it.
     """
-    with (folder / "lock").open("w") as file:
+    with (folder / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -70,9 +70,13 @@ def _whole(text: str) -> int:
 
 
 def _rate(text: str) -> float:
-    if not 0 < float(text) < inf:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < inf:
         raise ArgumentTypeError(f"must be a number above 0, got {text!r}")
-    return float(text)
+    return rate
 
 
 def _seeds(text: str) -> List[int]:

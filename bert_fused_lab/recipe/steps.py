@@ -12,12 +12,14 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 import torch
 
+from bert_fused_lab.evidence.files import read_json
 from bert_fused_lab.importing.import_hf import SETTINGS
+from bert_fused_lab.output import write_json
 from bert_fused_lab.recipe.back_translation import binarise_mono, prepare_mono, prepared_mono, write_synthetic
 from bert_fused_lab.recipe.data import binarise_alike, prepare, prepared, text_of
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_width, write_random_bert
 from bert_fused_lab.recipe.estimate import estimate
-from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, read_json, say, train, write_json
+from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, say, settings_of, train
 from bert_fused_lab.recipe.settings import KEPT, SHARED, SPLIT_BEFORE, Size, dropout_for, size_for
 from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start, tags_of_start
 from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, first_seeds, near_best, of_student, training_flags
@@ -169,15 +171,13 @@ class Recipe:
         imported = self._reverse if args.reverse else None
         if imported:
             need(imported / "checkpoint.pt", "reverse")
-            search += ["--prefix-size", "1"] if imported_settings(imported)["tags"][1] else []
+        search += _prefix(imported_settings(imported)["tags"] if imported else tags_of_start(args))
         model = imported / "checkpoint.pt" if imported else self._average(self._reverse)
-        made_by = checksum(model) if imported else self._model(self._reverse)
+        made_by = checksum(model) if imported else _checksums(self._reverse)
         if self._is_translated(step, folder, {"reverse": made_by, "search": search}):
             return
-        data = binarise_mono(args, self.run, imported)
-        self._translate(
-            folder / "text", folder / "translated", args.target, args.source, data, "--path", model, *search
-        )
+        places = (folder / "text", folder / "translated", args.target, args.source)
+        self._translate(*places, binarise_mono(args, self.run, imported), "--path", model, *search)
         write_synthetic(args, text, imported)
         binarise_alike(args, self.run, folder / "synthetic", folder / "data-bin", self.out / "data-bin", "train1")
 
@@ -200,8 +200,7 @@ class Recipe:
                 shutil.copy(dictionary, start.parent)
         if system.bert == "random" and not self._random_bert.is_dir():
             write_random_bert(self.plan.bert, self._random_bert)
-        if train(self._run_training, self.runs / name, self._command(name), self.out, origin):
-            self._trained_anew = True
+        self._trained_anew |= train(self._run_training, self.runs / name, self._command(name), self.out, origin)
 
     def _taught_by(self, system: System) -> List[Path]:
         """Return the files that models have translated for the training of a *system*."""
@@ -216,12 +215,13 @@ class Recipe:
         """Let the teacher, or the ensemble of several, translate the training text."""
         args, plan, folder = self.args, self.plan, self._distilled
         teachers = [self._average(self.base / system) for system in args.teacher]
-        models = {system: self._model(self.base / system) for system in args.teacher}
-        if self._is_translated(step, folder, {"teachers": models, "search": self._search()}):
+        models = {system: _checksums(self.base / system) for system in args.teacher}
+        search = [*self._search(), *_prefix(tags_of_start(args))]
+        if self._is_translated(step, folder, {"teachers": models, "search": search}):
             return
         places = (plan.text, folder, args.source, args.target, self.out / "data-bin")
         flags = ["--task", "bert_fused_translation", "--path", ":".join(map(str, teachers)), *self._bert_text]
-        self._translate(*places, *flags, *self._search())
+        self._translate(*places, *flags, *search)
         binarise_alike(args, self.run, folder / "train", folder / "data-bin", self.base / "data-bin")
 
     def _translate(self, *words: object) -> None:
@@ -255,11 +255,9 @@ class Recipe:
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
         moses = {"moses": ["--moses"], "none": ["--no-moses"]}.get(among_flags(plan.bert_flags).bert_detok, [])
-        self.run(
-            ["python", "-m", "bert_fused_lab.exporting.to_ctranslate2", str(average), f"{self.out}/data-bin",
-             str(plan.text), f"{self.base}/deploy", args.source, args.target, *self._search(), *moses],
-        )  # fmt: skip
-        write_json(self.base / "deploy.json", {args.deploy: [*map(checksum, near_best(self.base / args.deploy))]})
+        words = [str(average), f"{self.out}/data-bin", str(plan.text), f"{self.base}/deploy", args.source, args.target]
+        self.run(["python", "-m", "bert_fused_lab.exporting.to_ctranslate2", *words, *self._search(), *moses])
+        write_json(self.base / "deploy.json", {args.deploy: _checksums(self.base / args.deploy)})
 
     def compare(self, step: str) -> None:
         """Write the report, unless that of the next seed will have all that this one would have."""
@@ -295,9 +293,8 @@ class Recipe:
         trained: Dict[str, List[Path]] = {"transformer": []} if self.args.start else {}
         for end, base in {"": self.out, **({"_mono": self.base} if self.args.mono else {})}.items():
             for name in SYSTEMS:
-                places = [self._of_seed(seed, base) / name for seed in reached]
-                if (places[0] / "checkpoint_best.pt").exists():
-                    trained[name + end] = first_seeds(places)
+                if folders := first_seeds([self._of_seed(seed, base) / name for seed in reached]):
+                    trained[name + end] = folders
         return trained
 
     def _baseline(self, trained: Mapping[str, List[Path]]) -> str:
@@ -316,8 +313,7 @@ class Recipe:
         if not made_from or not deployed.exists():
             return []
         [(name, made_by)] = made_from.items()
-        averaged = near_best(self.base / name)
-        if not averaged[0].exists() or [*map(checksum, averaged)] != made_by:
+        if _checksums(self.base / name) != made_by:
             say(f"compare: {deployed} is of an earlier training, and not in the report; run the step deploy")
             return []
         tokenised = [] if "--detok" in self._scoring else ["--tokenised"]
@@ -338,9 +334,6 @@ class Recipe:
         output = folder / "average.pt"
         self.run(["bert-fused-average", "--inputs", *map(str, near_best(folder)), "--output", str(output)])
         return output
-
-    def _model(self, folder: Path) -> int:
-        return checksum(folder / "checkpoint_best.pt")
 
     def _system(self, name: str) -> System:
         system, layers = SYSTEMS[name], self.args.student
@@ -377,17 +370,15 @@ class Recipe:
         write_json(self.out / KEPT, {**read_json(self.out / KEPT), **settings})
 
     def _search(self) -> List[str]:
-        words, beam = self._scoring, ["--beam", "5"]
-        return beam + [word for i, flag in enumerate(words) if flag in _SEARCH for word in words[i : i + 2]]
+        given = settings_of(["", *self._scoring], self.out)
+        return ["--beam", "5", *(str(word) for flag in _SEARCH if flag in given for word in (flag, *given[flag]))]
 
     @property
     def _scoring(self) -> List[str]:
         reference = f"{self.out}/text/reference.{{subset}}.{self.args.target}"
         is_raw = self.args.subwords != SPLIT_BEFORE
         of_raw = ["--reference", reference, "--max-len-a", "1.5", "--max-len-b", "10"] if is_raw else []
-        needs_tag = bool(tags_of_start(self.args)[1])  # a model of many languages needs that of the target
-        prefix = ["--prefix-size", "1"] if needs_tag else []
-        return [*of_raw, *prefix, *self._bert_text, *self.args.scoring.split()]
+        return [*of_raw, *_prefix(tags_of_start(self.args)), *self._bert_text, *self.args.scoring.split()]
 
     def _of_seed(self, seed: int, base: Path) -> Path:
         return base if seed == self.args.seeds[0] else base / f"seed-{seed}"
@@ -418,6 +409,14 @@ class Recipe:
     @property
     def _distilled(self) -> Path:
         return Path(self.base / f"distilled-{'+'.join(self.args.teacher)}")
+
+
+def _checksums(folder: Path) -> List[int]:
+    return [checksum(path) for path in near_best(folder) if path.exists()]
+
+
+def _prefix(tags: Sequence[str]) -> List[str]:
+    return ["--prefix-size", "1"] if tags[1] else []  # a model of many languages needs that of the target
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ def test_other_translations_are_noticed(dry, mono):
     (mono / "mono" / "synthetic.en").write_text("other")
     said = dry.refused("own_data", "control", mono=".")
     assert "own_data-out/mono/control learned from other translations; remove it to train it again" in said
-    (mono / "reverse" / "checkpoint_best.pt").write_text("of another training")
+    (mono / "reverse" / "checkpoint.best_bleu_9.50.pt").write_text("of a longer training")
     said = dry.refused("own_data", "back_translate", mono=".")
     assert "own_data-out/mono was begun by another model or another search; remove it" in said
 

@@ -6,7 +6,8 @@ import pytest
 from workspace import REPORT_QUICK, reported
 
 from bert_fused_lab.compare import main
-from bert_fused_lab.evidence.files import EvidenceError, write_lines
+from bert_fused_lab.evidence.files import EvidenceError
+from bert_fused_lab.output import write_lines
 from bert_fused_lab.report.page import render
 from bert_fused_plugin.errors import BertFusedError
 

@@ -11,6 +11,7 @@ import torch
 from bert_fused_lab.recipe import command
 from bert_fused_lab.recipe import data as recipe_data
 from bert_fused_lab.recipe.running import locked, run_command, settings_of
+from bert_fused_lab.recipe.steps import Recipe
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -315,11 +316,11 @@ def test_text_is_not_replaced_under_a_training(dry, text):
     given = {"data": text, "out": "out"}
     dry.run("multi30k", "prepare", **given)
     (text / "test.en").write_text("b\n" * 3)
-    (dry.path / "out" / "transformer").mkdir()
-    (dry.path / "out" / "transformer" / "recipe.json").touch()
-    with locked(dry.path / "out" / "transformer", "trained"):
-        said = dry.refused("multi30k", "prepare", **given)
-    assert "out/transformer is being used by another process; wait for it, or end it" in said
+    for folder in ("transformer", "mono/translated"):
+        (dry.path / "out" / folder).mkdir(parents=True)
+        with locked(dry.path / "out" / folder, "made"):
+            said = dry.refused("multi30k", "prepare", **given)
+        assert f"out/{folder} is being used by another process; wait for it, or end it" in said
     dry.run("multi30k", "prepare", **given)
 
 
@@ -352,6 +353,12 @@ def test_an_unknown_step_of_a_file_of_settings_is_named(dry):
         command.main(["en", "de", ".", "--settings", "settings.yaml"])
 
 
+def test_what_the_report_searches_with_is_what_teachers_search_with(dry):
+    (dry.path / "settings.yaml").write_text("scoring: --lenpen=0.6 --beam 4 --quiet\n")
+    args = command.parse_args(["en", "de", ".", "--settings", "settings.yaml", "--subwords", "none"])
+    assert Recipe(args, run_command)._search() == ["--beam", "5", "--beam", "4", "--lenpen", "0.6"]
+
+
 def test_a_seed_after_one_that_is_missing_is_not_paired_with_another(dry, out):
     dry.run("multi30k", "transformer", "control", "bert_fused", seeds="1,2,3")
     shutil.rmtree(out / "seed-2" / "bert_fused")
@@ -361,3 +368,6 @@ def test_a_seed_after_one_that_is_missing_is_not_paired_with_another(dry, out):
     words = dry.calls("bert-fused-compare")[-1]
     runs = [words[i + 1] for i, word in enumerate(words) if word in ("--baseline", "--run")]
     assert {run.split("=")[0]: run.count(",") + 1 for run in runs} == {"control": 3, "bert_fused": 1, "transformer": 3}
+    shutil.rmtree(out / "bert_fused")
+    said = dry.run("multi30k", "compare", seeds="1,2,3")
+    assert f"compare: not in the report: {folder(3)}; train the seed before, {out.name}/bert_fused" in said

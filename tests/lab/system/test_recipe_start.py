@@ -100,6 +100,9 @@ def test_monolingual_text_has_the_tags_of_the_model(place, bert_dir):
     for language, side in {"en": [*lines, lines[0].split(" ", 1)[1]], "fr": given}.items():
         text = "".join(f"{line}\n" for line in side)
         (out / "mono" / "translated" / f"train.{language}").write_text(text, encoding="utf-8")
+    assert steps._prefix(start.tags_of_start(args)) == ["--prefix-size", "1"]
+    back_translation.binarise_mono(args, run_command, None)
+    assert {*distill.read(out / "mono" / "text" / "train.en")} == {"eng_Latn"}  # which that prefix is read from
     back_translation.write_synthetic(args, out / "text", None)
     sources, targets = ([*distill.read(out / "mono" / f"synthetic.{language}")] for language in ("en", "fr"))
     assert len(sources) == len(targets) == len(given) - 1  # without the French source

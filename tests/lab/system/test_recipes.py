@@ -241,7 +241,7 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry):
     (out / "distilled-bert_fused+transformer" / "train.en").write_text("b")
     said = dry.refused("wmt14_en_de", "student", **given)
     assert "student learned from other translations; remove it to train it again" in said
-    (out / "transformer" / "checkpoint_best.pt").write_text("of another training")
+    (out / "transformer" / "checkpoint.best_bleu_9.50.pt").write_text("of a longer training")
     said = dry.refused("wmt14_en_de", "distill", **given)
     assert f"{folder} was begun by another model or another search; remove it" in said
 
@@ -364,6 +364,7 @@ GIVEN = ["en", "fr", "."]
         ([*GIVEN, "--symbols", "8k"], "--symbols: must be a whole number, at least 1, got '8k'"),
         ([*GIVEN, "--size", "huge"], "--size: must be one of auto, tiny, iwslt, base, got 'huge'"),
         ([*GIVEN, "--cache-gb", "all"], "--cache-gb: invalid float value: 'all'"),
+        ([*GIVEN, "--lr", "fast"], "--lr: must be a number above 0, got 'fast'"),
         ([*GIVEN, "--updates", "0"], "--updates: must be a whole number, at least 1, got '0'"),
         ([*GIVEN, "--seeds", "1 x"], "--seeds: must be whole numbers, such as 1,2,3, got '1 x'"),
         ([*GIVEN, "--seeds", "1 2 1"], "--seeds: must be different, since each counts as a training of its own"),
