@@ -62,8 +62,9 @@ def test_a_later_report_translates_only_what_is_new(workspace, plain, tmp_path, 
 def refused(workspace, plain, tmp_path):
     """Run the command in this process; return the message of its refusal."""
 
-    def run(*arguments, data=None, baseline=None, output=tmp_path / "report.html"):
-        given = [data or workspace.data, "--baseline", baseline or f"plain={plain}", "--output", output, *REPORT_QUICK]
+    def run(*arguments, data=None, baseline=None):
+        given = [data or workspace.data, "--baseline", baseline or f"plain={plain}", *REPORT_QUICK]
+        given += ["--output", tmp_path / "report.html"]
         with pytest.raises((BertFusedError, EvidenceError)) as error:
             main([str(word) for word in (*given, *(arguments or ["--run", f"fused={workspace.save_dir}"]))])
         assert not list(tmp_path.glob("*.html"))
@@ -155,14 +156,7 @@ def test_each_sentence_of_the_page_has_a_direction_of_its_own(written):
     assert all('dir: "auto"' in heading for heading in headings)
 
 
-def without_references(workspace, folder):
-    shutil.copytree(workspace.data, folder)
-    for file in folder.glob("test.en-de.de.*"):
-        file.unlink()
-    return folder
-
-
-def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
+def test_detokenised_references_from_a_file(refused, workspace, plain, tmp_path):
     lines = (workspace.path / "test.de").read_text(encoding="utf-8").replace("@@ ", "").splitlines()
     (tmp_path / "ref").write_text("\n".join(lines) + "\n", encoding="utf-8")
     runs = f"plain={plain}", f"fused={workspace.save_dir}"
@@ -170,7 +164,10 @@ def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
     figures = reported(workspace.data, *runs, more=more)
     assert "tok:13a" in figures["signatures"]["BLEU"]
     assert figures["references"] == str(tmp_path / "ref")
-    data = without_references(workspace, tmp_path / "data")  # where that file is needed
+    data = shutil.copytree(workspace.data, tmp_path / "data")
+    for file in data.glob("test.en-de.de.*"):
+        file.unlink()
+    assert "no de side of 'test'; give the references: --reference FILE" in refused(data=data)
     assert reported(data, *runs, more=more)["runs"][0]["scores"] == figures["runs"][0]["scores"]
 
 
@@ -181,13 +178,6 @@ def test_plain_text_in_the_data_is_not_taken_for_tokenised(workspace, plain, mon
     assert "tok:13a" in figures["signatures"]["BLEU"]
     assert figures["references"] == f"{workspace.data}, plain text"
     assert not [remark for remark in figures["remarks"] if "tokenised" in remark]
-
-
-def test_a_run_without_a_log_has_no_curves_and_says_so(report):
-    assert "valid loss" in report["curves"]["plain"]
-    assert report["curves"]["fused"] == {}
-    [remark] = [remark for remark in report["remarks"] if "no curves" in remark]
-    assert remark.startswith("fused has no curves, since there is no output of fairseq-train in the folder of ")
 
 
 def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain, tmp_path):
@@ -206,16 +196,31 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
     assert message.splitlines() == expected
 
 
-def test_references_that_do_not_fit(refused, workspace, tmp_path):
-    run = ["--run", f"fused={workspace.save_dir}", "--reference"]
+FUSED = "--run fused={fused}"
+RULE = "must be a file in an existing directory that can be written"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (f"{FUSED} --reference {{here}}/short", "--reference {here}/short has 2 lines, but 'test' of "),
+        (f"{FUSED} --reference {{here}}/no", "--reference {here}/no cannot be read"),
+        (f"{FUSED} --bert-documents {{here}}", "trained with --bert-context, and there is none; leave it out"),
+        ("--hypotheses given={here}/short", "--hypotheses given={here}/short has 2 lines, but 'test' of "),
+        ("--hypotheses given={here}/short " * 2, "of their own, got 'given' twice; rename one"),
+        ("--hypotheses plain={here}/short", "of their own, got 'plain' twice; rename one"),
+        (f"{FUSED} --subset test9", "has no --subset 'test9' for en-de"),
+        (f"{FUSED} --subset test --subset valid --reference y", "; write {{subset}} where their names differ, or choo"),
+        (f"{FUSED} --subset test --subset valid --hypotheses x=y", "; write {{subset}} where their names differ, or c"),
+        (f"{FUSED} --output {{here}}/no/report.html", f"--output {{here}}/no/report.html {RULE}"),
+        (f"{FUSED} --output {{here}}", f"--output {{here}} {RULE}"),
+        (f"{FUSED} --json {{here}}/./report.html", "--output and --json must be different files"),
+    ],
+)
+def test_files_that_do_not_fit(refused, workspace, tmp_path, words, said):
     (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
-    assert f"--reference {tmp_path / 'short'} has 2 lines, but 'test' of " in refused(*run, tmp_path / "short")
-    assert f"--reference {tmp_path / 'no'} cannot be read" in refused(*run, tmp_path / "no")
-    data = without_references(workspace, tmp_path / "data")
-    assert "no de side of 'test'; give the references: --reference FILE" in refused(data=data)
-    assert "trained with --bert-context, and there is none; leave it out" in refused(
-        *run[:2], "--bert-documents", tmp_path
-    )
+    places = {"fused": workspace.save_dir, "here": tmp_path}
+    assert said.format(**places) in refused(*words.format(**places).split())
 
 
 def test_translations_from_a_file(workspace, plain, written, tmp_path):
@@ -279,20 +284,6 @@ def test_names_of_test_sets_may_have_dots(tmp_path):
     assert command.test_sets(str(tmp_path)) == ["test", "test1", "test2", "test-a b", "test-v1.2"]
 
 
-@pytest.mark.parametrize("flag", ["--reference ", "--hypotheses x="])
-def test_files_of_several_test_sets_differ(refused, workspace, flag):
-    run = ["--run", f"fused={workspace.save_dir}", "--subset", "test", "--subset", "valid"]
-    assert "; write {subset} where their names differ, or choose one --subset" in refused(*run, *f"{flag}y".split())
-
-
-def test_translations_that_do_not_fit(refused, tmp_path):
-    (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
-    given = f"given={tmp_path / 'short'}"
-    assert f"--hypotheses {given} has 2 lines, but 'test' of " in refused("--hypotheses", given)
-    assert "of their own, got 'given' twice; rename one" in refused("--hypotheses", given, "--hypotheses", given)
-    assert "of their own, got 'plain' twice; rename one" in refused("--hypotheses", f"plain={tmp_path / 'short'}")
-
-
 RAW, TOKENISED = ["A dog."] * 10, ["A dog ."] * 10
 
 
@@ -319,7 +310,6 @@ def test_final_marks_of_other_scripts_tell_tokenised_text():
 
 
 def test_data_that_do_not_fit(refused, workspace, plain, tmp_path):
-    assert "has no --subset 'test9' for en-de" in refused("--subset", "test9", "--run", f"fused={workspace.save_dir}")
     data = shutil.copytree(workspace.data, tmp_path / "data")
     symbols = (data / "dict.en.txt").read_text(encoding="utf-8").splitlines()
     for lang in ("en", "de"):
@@ -366,13 +356,6 @@ def test_a_run_of_the_other_direction_is_refused(refused, plain, tmp_path):
     message = refused("--run", f"back={back}")
     best = plain / "checkpoint_best.pt"
     assert message.startswith(f"--baseline plain={best} translates en-de, --run back={back} translates de-en; compare")
-
-
-def test_outputs_are_checked_first(refused, tmp_path):
-    rule = "must be a file in an existing directory that can be written"
-    assert refused(output=tmp_path / "no" / "report.html") == f"--output {tmp_path / 'no' / 'report.html'} {rule}"
-    assert refused(output=tmp_path) == f"--output {tmp_path} {rule}"
-    assert "--output and --json must be different files" in refused("--json", tmp_path / "." / "report.html")
 
 
 @pytest.mark.parametrize("given", ["checkpoints", "BERT/R-Drop=checkpoints"])

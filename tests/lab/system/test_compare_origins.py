@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from workspace import REPORT_HOW, load, updates
 
-from bert_fused_plugin.checkpoints.record import Origin, origins
-
 
 @pytest.fixture(scope="module")
 def begun(workspace, plain, tmp_path_factory):
@@ -57,14 +55,3 @@ def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_
         assert [re.sub(r"\d+ s$", "0 s", line.split(": ")[-1]) for line in shown] == [tokens, f"{tokens} in 0 s"]
     assert f"loading plain from {base}" in lines
     assert not re.search("translation|loading|tokens in", done.stdout)
-
-
-def test_an_export_names_the_file_without_its_folder(workspace, begun, tmp_path):
-    checkpoint = begun["fused"] / "checkpoint_best.pt"
-    for name, flags in (("frozen", []), ("with_bert", ["--with-bert"])):
-        workspace.run(
-            "bert-fused-export", checkpoint, workspace.data,
-            "--output", tmp_path / name, *flags,
-        )  # fmt: skip
-        [origin] = origins(load(tmp_path / name / "model.pt"))
-        assert origin == Origin("checkpoint_best.pt", origins(load(checkpoint))[0].updates)

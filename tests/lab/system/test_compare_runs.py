@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from random_checkpoints import save_model
 from test_compare import edited
-from torch import nn
 from workspace import reported
 
 from bert_fused_lab.evidence.files import read_lines
@@ -41,12 +40,6 @@ def test_flags_of_the_training_change_no_text(workspace, tmp_path, flags):
     assert read_lines(tmp_path / "test" / "source.txt") == words(workspace, "en")
     assert read_lines(tmp_path / "test" / "reference.txt") == words(workspace, "de")
     assert not (tmp_path / "cache").exists()
-
-
-@pytest.mark.parametrize("bf16", [False, True])
-def test_weights_are_laid_out_for_the_number_format(workspace, bf16):
-    model = loaded(workspace, workspace.checkpoint, bf16=bf16).model
-    assert {linear.weight.is_contiguous() for linear in model.modules() if isinstance(linear, nn.Linear)} == {bf16}
 
 
 def test_no_sentence_is_too_long(workspace, tmp_path):

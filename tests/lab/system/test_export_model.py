@@ -13,6 +13,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from random_checkpoints import gone, save_model
 from safetensors.torch import load_file
+from test_compare import edited
 from transformers import BertConfig, BertModel
 from workspace import ROOT, hypotheses
 
@@ -99,10 +100,8 @@ def test_a_task_of_ones_own_stays(workspace, tmp_path, monkeypatch):
     monkeypatch.setitem(TASK_REGISTRY, "own", type("Own", (BertFusedTranslationTask,), {}))
     monkeypatch.setitem(TASK_DATACLASS_REGISTRY, "own", BertFusedTranslationConfig)
     for name, kept in (("own", "own"), ("translation", "bert_fused_translation")):
-        state = read_checkpoint(Path(workspace.checkpoint))
-        state["cfg"].task._name = name
-        torch.save(state, tmp_path / "model.pt")
-        export_model(tmp_path / "model.pt", workspace.data, tmp_path / name)
+        checkpoint = edited(workspace.checkpoint, tmp_path / "model.pt", _name=name)
+        export_model(checkpoint, workspace.data, tmp_path / name)
         assert read_checkpoint(tmp_path / name / "model.pt")["cfg"].task._name == kept
 
 
@@ -281,29 +280,8 @@ def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, tas
 # --- directories that lost a part on their way: each loss is named
 
 
-@pytest.fixture
-def copy(exported, tmp_path):
-    return shutil.copytree(exported[0], tmp_path / "copy")
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("dict.en.txt", "--source-lang en: {0} has no dict.en.txt, only dict.de.txt; "),
-        ("bert", "--bert-model ./bert: neither the data directory {0} nor the working directory has this"),
-        ("bert/tokenizer.json", "'{0}/bert' cannot be loaded; the directory must hold config.json, the tokenizer's"),
-        ("bert/config.json", "'{0}/bert' cannot be loaded; the directory must hold config.json"),
-        ("bert/model.safetensors", "'{0}/bert' cannot be loaded; the directory must hold config.json"),
-    ],
-)  # fmt: skip
-def test_a_directory_that_was_not_copied_whole(copy, tmp_path, name, message):
-    os.rename(copy / name, tmp_path / "away")
-    with pytest.raises(BertFusedError) as caught:
-        BertFusedModel.from_pretrained(str(copy))
-    assert message.format(copy) in str(caught.value)
-
-
-def test_files_that_were_cut_off(exported, copy):
+def test_files_that_were_cut_off(exported, tmp_path):
+    copy = shutil.copytree(exported[0], tmp_path / "copy")
     weights = copy / "bert" / "model.safetensors"
     os.truncate(weights, weights.stat().st_size // 2)
     with pytest.raises(BertFusedError, match=r"copy/bert' cannot be loaded; the directory must hold .* undamaged"):
