@@ -3,7 +3,8 @@
 bert-fused-report EVIDENCE --baseline control --run bert_fused --output report.html
 
 EVIDENCE is what bert-fused-evidence has written.  A system of another toolkit takes part by its translations of
-the test set: put them, one line a sentence, into EVIDENCE/test/NAME/on.txt, or give them as --hypotheses NAME=FILE.
+the test set: put them, one line a sentence, into EVIDENCE/test/NAME.1/on.txt, where the number after the last dot is
+the seed, or give them as --hypotheses NAME=FILE.
 """
 
 import os
