@@ -211,6 +211,8 @@ def test_a_later_step_takes_the_settings_that_the_text_was_prepared_with(dry):
     assert "(before: --bert-text True; now: --bert-text False); give them again, or another --out" in said
     said = dry.refused("own_data", "deploy", bert_text="segmented", bert="other")
     assert "own_data-out was prepared with --bert some-bert; for --bert other give another --out" in said
+    said = dry.refused("own_data", "compare", bert_text="segmented", seeds=2)
+    assert "was made with other settings (before: --seeds 1; now: --seeds 2)" in said
     assert "run the step student first" in dry.refused("own_data", "deploy", bert_text="segmented")
 
 
@@ -285,14 +287,6 @@ def test_a_command_that_fails_names_its_log(tmp_path, capsys):
     assert log.read_text() == "no space\n" * 2
 
 
-def test_the_program_of_a_recipe_is_run_by_its_path(tmp_path):
-    program = tmp_path / "prepare.sh"
-    program.write_text('#!/bin/sh\necho "$1" >"$0.out"\n')
-    program.chmod(0o755)
-    run_command([str(program), "raw"])
-    assert (tmp_path / "prepare.sh.out").read_text() == "raw\n"
-
-
 def test_a_directory_of_bert_that_has_moved_is_named(tmp_path):
     from bert_fused_lab.recipe.encoder import layer_and_width
 
@@ -322,12 +316,6 @@ def test_text_is_not_replaced_under_a_training(dry, text):
             said = dry.refused("multi30k", "prepare", **given)
         assert f"out/{folder} is being used by another process; wait for it, or end it" in said
     dry.run("multi30k", "prepare", **given)
-
-
-def test_the_report_needs_the_settings_of_the_training(dry, out):
-    dry.run("multi30k", "transformer", "control")
-    said = dry.refused("multi30k", "compare", seeds=2)
-    assert "was made with other settings (before: --seeds 1; now: --seeds 2)" in said
 
 
 def test_other_gpus_are_noticed(dry, out, monkeypatch):

@@ -52,19 +52,19 @@ def refusal(paths):
     return str(caught.value)
 
 
-def test_the_mean_is_that_of_double_precision(tmp_path):
-    values = (1e8, 1.0, -1e8)
-    model = average_checkpoints(saves(tmp_path, *({"w": torch.tensor([v, 3.0])} for v in values)))["model"]
-    assert model["w"].tolist() == [pytest.approx(1 / 3), 3.0]
+@pytest.mark.parametrize(
+    ("values", "dtype", "mean"),
+    [
+        ((1e8, 1.0, -1e8), torch.float32, pytest.approx(1 / 3)),  # as in double precision
+        ((1.0, 1.0078125), torch.float16, 1.00390625),
+        ((1.0, 1.0078125), torch.bfloat16, 1.00390625),
+    ],
+)
+def test_means_are_single(tmp_path, values, dtype, mean):
+    paths = saves(tmp_path, *({"w": torch.tensor([value, 3.0], dtype=dtype)} for value in values))
+    model = average_checkpoints(paths)["model"]
+    assert model["w"].tolist() == [mean, 3.0]
     assert model["w"].dtype == torch.float32
-
-
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
-def test_means_of_half_precision_are_single(tmp_path, half):
-    paths = saves(tmp_path, {"w": torch.tensor([1.0], dtype=half)}, {"w": torch.tensor([1.0078125], dtype=half)})
-    mean = average_checkpoints(paths)["model"]["w"]
-    assert mean.dtype == torch.float32
-    assert mean.item() == 1.00390625
 
 
 def test_all_that_is_no_mean_comes_from_the_first_and_the_state_of_training_goes(tmp_path):

@@ -10,28 +10,32 @@ from transformers import PreTrainedTokenizerFast
 
 from bert_fused_lab.recipe.text_checks import _ENGLISH, Findings, check_split, check_tokenizer
 
+LETTERS = "abcdefghijklmnopqrstuvwxyzäабвгдежзийклмнопрстуфхцчшщъыьэюя"
+
+
+def warnings_of(folder, pieces, lines):
+    """Return what is said of an encoder with word *pieces* and the text *lines*."""
+    findings = Findings()
+    save_tokenizer(folder / "bert", pieces)
+    write(folder / "train.xx", lines)
+    check_tokenizer(str(folder / "bert"), folder / "train.xx", findings)
+    assert findings.errors == []
+    return findings.warnings
+
 
 @pytest.mark.parametrize(("known", "warned"), [(range(3_000), 0), (range(100, 3_000), 1)])
 def test_a_bert_of_a_language_without_spaces(tmp_path, known, warned):
     """Its word pieces are characters, so the number of them in a word says nothing, but unknown ones do."""
     signs = [chr(0x4E00 + i) for i in range(3_000)]
-    save_tokenizer(tmp_path / "bert", [signs[i] for i in known])
-    write(tmp_path / "train.zh", ["".join(signs[(7 * i + j) % 1_000] for j in range(20)) for i in range(300)])
-    findings = Findings()
-    check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.zh", findings)
-    assert findings.errors == []
-    assert len(findings.warnings) == warned
-    assert not warned or "it makes word pieces, and 14% of the letters are unknown; a BERT of" in findings.warnings[0]
+    lines = ["".join(signs[(7 * i + j) % 1_000] for j in range(20)) for i in range(300)]
+    warnings = warnings_of(tmp_path, [signs[i] for i in known], lines)
+    assert len(warnings) == warned
+    assert not warned or "it makes word pieces, and 14% of the letters are unknown; a BERT of" in warnings[0]
 
 
 def test_a_bert_of_another_alphabet_language_splits_words(tmp_path):
-    save_tokenizer(
-        tmp_path / "bert", [*"abcdefghijklmnopqrstuvwxyz", *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
-    )
-    write(tmp_path / "train.en", [sentence(i) for i in range(300)])
-    findings = Findings()
-    check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.en", findings)
-    [warning] = findings.warnings
+    pieces = [*LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    [warning] = warnings_of(tmp_path, pieces, [sentence(i) for i in range(300)])
     assert "seems to be trained for another language: it splits a word into 3." in warning
 
 
@@ -60,13 +64,8 @@ def test_a_line_that_is_missing_in_one_file(tmp_path, missing, said):
     ],
 )
 def test_an_english_bert_of_another_language(tmp_path, line, warned):
-    letters = "abcdefghijklmnopqrstuvwxyzäабвгдежзийклмнопрстуфхцчшщъыьэюя"
-    english = re.findall(r"\w+", _ENGLISH.lower())
-    save_tokenizer(tmp_path / "bert", [*letters, *(f"##{letter}" for letter in letters), *english, "##fte", "##noita"])
-    write(tmp_path / "train.xx", [line] * 300)
-    findings = Findings()
-    check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.xx", findings)
-    assert len(findings.warnings) == warned
+    pieces = [*LETTERS, *(f"##{letter}" for letter in LETTERS), *re.findall(r"\w+", _ENGLISH.lower())]
+    assert len(warnings_of(tmp_path, [*pieces, "##fte", "##noita"], [line] * 300)) == warned
 
 
 def save_tokenizer(folder, pieces):
