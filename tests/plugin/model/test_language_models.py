@@ -6,6 +6,7 @@ from helpers import LINES, assert_close, encode, make_model
 from language_models import LANGUAGES, MAKERS, save_language_model
 from transformers import AutoModel
 
+from bert_fused_lab.exporting.export_model import save_bert
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, read_json
 from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
@@ -51,6 +52,19 @@ def test_it_trains_and_translates_in_any_batch(language_model, dictionary, batch
     for i, line in enumerate(LINES):
         row = encode(dictionary, line).unsqueeze(0)
         assert_close(together[i : i + 1, : row.size(1)], model(row, None, row)[0], atol=1e-5)
+
+
+def test_a_copy_of_it_and_its_tokenizer_takes_the_checkpoint(language_model, dictionary, batch, tmp_path):
+    """As in an exported model."""
+    name, directory = language_model
+    flags = {"bert_tokenizer_options": LANGUAGES[name]} if name in LANGUAGES else {}
+    model = make_model(dictionary, bert_model=directory, **flags).eval()
+    save_bert(model.encoder.source.bert, tmp_path / "copy")
+    again = make_model(dictionary, bert_model=str(tmp_path / "copy"), **flags).eval()
+    again.load_state_dict(model.state_dict())
+    tokens, others = (each.encoder.source.bridge.bert_tokens(batch[0]) for each in (model, again))
+    assert torch.equal(tokens, others)
+    assert torch.equal(model(*batch)[0], again(*batch)[0])
 
 
 @pytest.mark.parametrize("name", LANGUAGES)

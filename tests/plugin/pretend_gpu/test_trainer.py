@@ -172,30 +172,9 @@ def test_ten_updates_in_each_precision_end_near_those_on_the_cpu(runs, on_cpu, t
     assert distance(parameters(seen), goal) < PRECISIONS[flags] * distance(expected.start, goal)
 
 
-@pytest.mark.parametrize("flags", ["--fp16", pytest.param("--memory-efficient-fp16", marks=pytest.mark.slow)])
-@needs_half
-def test_updates_whose_gradients_overflow_are_skipped(runs, on_cpu, tmp_path, caplog, flags):
-    seen = runs.train(tmp_path, flags, "--fp16-init-scale", 2**22)
-    skipped = caplog.text.count("overflow detected")
-    assert skipped > 1
-    assert updates(seen) == 10
-    assert seen["last_optimizer_state"]["loss_scale"] == 2 ** (22 - skipped)
-    assert all(torch.isfinite(value).all() for value in parameters(seen).values())
-    assert loss(seen) == pytest.approx(loss(on_cpu().checkpoint), abs=0.1)  # other batches; training lowers it by more
-
-
-@pytest.mark.parametrize("flags", ["", "--fp16"])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@needs_half
-def test_fairseq_generate_translates_as_on_the_cpu(runs, on_cpu, arch, flags):
+def test_fairseq_generate_translates_as_on_the_cpu(runs, on_cpu, arch):
     save_dir = on_cpu(arch).save_dir
-    expected, seen = runs.translate(save_dir, on_gpu=False), runs.translate(save_dir, *flags.split())
-    rounding = 0.01 if flags else 1e-4
-    assert seen.scores() == pytest.approx(expected.scores(), abs=rounding)
-    others = {number: text for number, text in seen.best("H").items() if text != expected.best("H")[number]}
-    assert flags or not others
-    # in half precision, rounding decides between translations that are as likely: on the CPU they have the same scores
-    more = runs.translate(save_dir, "--beam", "20", "--nbest", "20", on_gpu=False).all("H")
-    for number, hypothesis in others.items():
-        scores = {text: float(score) for score, text in more[number]}
-        assert seen.scores()[number] == pytest.approx(scores[hypothesis], abs=rounding)
+    expected, seen = runs.translate(save_dir, on_gpu=False), runs.translate(save_dir)
+    assert seen.scores() == pytest.approx(expected.scores(), abs=1e-4)
+    assert seen.best("H") == expected.best("H")

@@ -1,6 +1,6 @@
 """What fairseq_compat.updates does for all parameters of a GPU at once gives the very numbers and states of fairseq."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from unittest.mock import patch
 
@@ -44,10 +44,12 @@ def make_parameters(device, dtype=torch.float32):
 
 
 def give_gradients(params, step):
-    """Leave out the second parameter always, the third one at first, and make the third gradient a large one."""
+    """Leave out the second parameter always, the third one at first; the third step is large, the fifth infinite."""
     torch.manual_seed(step)
     for number, p in enumerate(params):
         gradient = torch.randn(p.shape).to(p.dtype) * (30 if step == 2 else 1)
+        if step == 4 and p.dtype == torch.half:
+            gradient[0] = torch.inf
         p.grad = p.detach().clone().copy_(gradient) if number != 1 and (number != 2 or step > 0) else None
 
 
@@ -69,12 +71,15 @@ def plain(value):
 
 
 def train(flags, stock, clip_norm=1.0, aggregate=None):
-    """Return what there is after each of five updates, the fourth of which goes on from a state dict."""
+    """Return what there is after each of six updates, the fourth of which goes on from a state dict.
+
+    With fp16, the gradients of the fifth overflow, and the update is skipped, as fairseq's trainer does it.
+    """
     seen = []
     with gpu(stock) as device:
         params = make_parameters(device, dtype_of(flags))
         optimizer = make_optimizer(params, **flags)
-        for step in range(5):
+        for step in range(6):
             if step == 3:
                 state = optimizer.state_dict()
                 optimizer = make_optimizer(params, **flags)
@@ -83,8 +88,10 @@ def train(flags, stock, clip_norm=1.0, aggregate=None):
             give_gradients(params, step)
             optimizer._needs_sync = True  # as optimizer.backward() says
             optimizer.multiply_grads(torch.tensor(0.5) if step == 1 else 0.5)
-            seen.append(plain(optimizer.clip_grad_norm(clip_norm, aggregate)))
-            optimizer.step()
+            overflows = step == 4 and "fp16" in flags
+            with pytest.raises(OverflowError) if overflows else nullcontext():
+                seen.append(plain(optimizer.clip_grad_norm(clip_norm, aggregate)))
+                optimizer.step()
             seen += seen_of(optimizer, params)
     return seen
 

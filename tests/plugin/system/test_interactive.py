@@ -1,10 +1,12 @@
 """fairseq-interactive on plain text gives the translations of fairseq-generate on the same text, binarised."""
 
 import io
+import os
 import re
+from types import SimpleNamespace
 
 import pytest
-from in_process import Printed, command, train
+from in_process import Model, Printed, command, train
 from language_models import save_language_model
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from sentencepiece import SentencePieceProcessor
@@ -16,19 +18,6 @@ from workspace import ROOT, TINY, Workspace
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 SIZES = {"train": 300, "valid": 10, "test": 200}
-BEAM = ["--beam", "2", "--max-len-b", "12", "--cpu"]
-
-
-class System:
-    """A data-bin, a model trained on it, the plain text of its test set, and the flags that process plain text."""
-
-    def __init__(self, path, plain, flags):
-        self.plain, self.flags = plain, flags
-        self.data, self.checkpoint = path / "data", path / "save" / "checkpoint_last.pt"
-
-    def arguments(self, *args):
-        languages = ["--source-lang", "en", "--target-lang", "de"]
-        return [self.data, "--task", "bert_fused_translation", *languages, "--path", self.checkpoint, *BEAM, *args]
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +59,7 @@ def sentence_piece(path, train, lang):
 
 @pytest.fixture(scope="module", params=["moses", "sentencepiece"])
 def system(request, plain_text, tmp_path_factory):
+    """A trained model, the plain text of its test set, the flags that process it, and its translations."""
     path = tmp_path_factory.mktemp(request.param)
     make = {"moses": moses, "sentencepiece": sentence_piece}[request.param]
     for lang in ("en", "de"):
@@ -88,39 +78,27 @@ def system(request, plain_text, tmp_path_factory):
         "moses": ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", path / "codes"],
         "sentencepiece": ["--bpe", "sentencepiece", "--sentencepiece-model", path / "spm.model"],
     }[request.param]
-    result = System(path, plain_text["test"], flags)
-    result.generated = Printed(command("generate", *result.arguments(*flags, "--max-tokens", "900")))
-    assert len(result.generated.all("H")) == 200
-    return result
-
-
-def assert_same(typed, generated, numbers):
-    for kind in "HD":
-        expected = generated.best(kind)
-        assert typed.best(kind) == {number: expected[number] for number in numbers}
-    expected = generated.scores()
-    assert typed.scores() == pytest.approx({number: expected[number] for number in numbers}, abs=1e-4)
+    flags += ["--source-lang", "en", "--target-lang", "de"]
+    model = Model(path / "data", path / "save" / "checkpoint_last.pt")
+    generated = model.generate(*flags, "--max-tokens", "900")
+    assert len(generated.all("H")) == 200
+    return SimpleNamespace(model=model, flags=flags, plain=plain_text["test"], generated=generated)
 
 
 def test_plain_text_on_the_command_line(system, tmp_path):
     """In a process of its own, all 200 sentences, in unequal batches."""
-    arguments = system.arguments(*system.flags, "--user-dir", ROOT / "bert_fused_plugin")
-    done = Workspace(tmp_path, bert_dir="").run(
-        "fairseq-interactive", *arguments, "--buffer-size", "64", "--batch-size", "13",
-        text="\n".join(system.plain["en"]) + "\n",
-    )  # fmt: skip
-    assert_same(Printed(done.stdout), system.generated, range(200))
-
-
-@pytest.mark.parametrize("buffer", [[], ["--buffer-size", "3"], ["--buffer-size", "999", "--max-tokens", "200"]])
-def test_any_size_of_the_buffer(system, buffer, tmp_path):
-    (tmp_path / "text").write_text("\n".join(system.plain["en"][:20]), encoding="utf-8")
-    out = command("interactive", *system.arguments(*system.flags, *buffer, "--input", tmp_path / "text"))
-    assert_same(Printed(out), system.generated, range(20))
+    workspace = Workspace(tmp_path, bert_dir="")
+    workspace.data, workspace.checkpoint = system.model.data, system.model.checkpoint
+    sizes = ["--buffer-size", "64", "--batch-size", "13", "--min-len", "2"]
+    typed = Printed(workspace.interactive("\n".join(system.plain["en"]) + "\n", *system.flags, *sizes).stdout)
+    for kind in "HD":
+        assert typed.best(kind) == system.generated.best(kind)
+    assert typed.scores() == pytest.approx(system.generated.scores(), abs=1e-4)
 
 
 def test_bert_reads_the_text_as_it_was_typed(system):
-    hub = BertFusedModel.from_pretrained(str(system.checkpoint.parent), "checkpoint_last.pt", str(system.data))
+    folder, name = os.path.split(system.model.checkpoint)
+    hub = BertFusedModel.from_pretrained(folder, name, system.model.data)
     bridge, dictionary = hub.models[0].encoder.source.bridge, hub.task.source_dictionary
     hub.task.load_dataset("test")
     rows = [hub.task.dataset("test")[number]["source"] for number in range(200)]

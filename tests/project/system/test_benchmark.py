@@ -28,95 +28,33 @@ def run(*args, ok=True, **variables):
     return done
 
 
-@pytest.fixture
-def measure(data, bert_dir, tmp_path):
-    """Run a subcommand for two rounds; return its JSON and its standard output."""
-
-    def run_it(command, *args, timeout=250):
-        file = tmp_path / "figures.json"
-        model = [] if command == "rnn" else ["--bert-model", bert_dir]
-        done = run(command, *model, "--rounds", 2, "--json", file, *args, DATA=str(data), timeout=timeout)
-        return json.loads(file.read_text(encoding="utf-8")), done.stdout
-
-    return run_it
-
-
-def check_metrics(result, rounds=2):
-    """Every metric has one finite positive value a round, its median between its extremes."""
-    for system in result["systems"].values():
-        metrics = list(system["metrics"].values())
-        assert all(len(metric["rounds"]) == rounds for metric in metrics)
-        for values in [*metrics, system["ratio"]]:
-            assert 0 < values["min"] <= values["median"] <= values["max"] < math.inf
-    first = next(iter(result["systems"].values()))
-    assert first["ratio"] == {"median": 1, "min": 1, "max": 1}
+SINGLE = ["transformer", "bert_fused", "bert_fused-cache"]
+RNN = ["lstm", "gru_bahdanau", "gru_dot", "gru_dot-entmax15"]
+SYSTEMS = {
+    "train": ["transformer", *FUSED, *CACHED],
+    "decode": [*SINGLE, *(f"{name}-bf16" for name in SINGLE)],
+    "rnn": RNN,
+}
+SIZES = {
+    "train": "--sizes tiny --batches 1 --warmup 1",
+    "decode": "--sizes tiny --sentences 9 --batch-sizes 1,4 --max-len-b 12",
+    "rnn": f"--batches 1 --sentences 5 --max-len-b 6 --warmup 0 --maps entmax15 --systems {' '.join(RNN)}",
+}
 
 
-def target_words(data):
-    lines = (data / "train.de").read_text(encoding="utf-8").splitlines()
-    return sum(len(line.split()) + 1 for line in lines)  # and eos
-
-
-def test_train(measure, data):
-    figures, table = measure("train", "--sizes", "tiny", "--batches", 1, "--warmup", 1)
-    [result] = figures["results"]
-    assert list(result["systems"]) == ["transformer", *FUSED, *CACHED]
-    check_metrics(result)
-    parameters, losses = {}, {}
-    for name, system in result["systems"].items():
-        # the one batch is the whole training set
-        assert system["work"] == {"step": 1, "sentences": TRAIN, "target words": target_words(data)}
-        facts = system["facts"]
-        assert facts["updates"] == 3
-        assert math.isfinite(facts["last loss"])
-        assert 0 < facts["last loss"] < 10
-        parameters[name], losses[name] = facts["trained parameters"], facts["last loss"]
-        assert 0 < facts["first pass: ms/step"] < math.inf
-        assert 4e-6 * facts["trained parameters"] < facts["checkpoint MB"] < 8e-6 * facts["trained parameters"]
-        [seconds, words] = [system["metrics"][key]["rounds"] for key in ("seconds", "target words/s")]
-        assert words == pytest.approx([target_words(data) / value for value in seconds])
-    assert parameters["transformer"] < parameters["bert_fused-p1.0"] == parameters["bert_fused-cache-p0"]
-    for own, cached in zip(FUSED, CACHED):  # the same steps: the states are rounded to half precision
-        assert losses[cached] == pytest.approx(losses[own], abs=0.004)
-    assert len({losses[name] for name in ["transformer", *FUSED]}) == 4
-    for key in ("command", "seed", "device", "threads", "python", "torch", "fairseq", "transformers"):
-        assert figures[key], key
-    assert "load average at start and end" in figures
-    assert figures["command"].startswith("benchmark.py train --bert-model ")
-    assert (
-        "| system | ms/step | target words/s | seconds / transformer | first pass: ms/step | trained parameters |"
-        in table
-    )
-    assert table.count("\n| bert_fused-") == 6
-
-
-def test_decode(measure):
-    figures, _ = measure(
-        "decode", "--sizes", "tiny", "--sentences", 9, "--batch-sizes", "1,4", "--max-len-b", 12, "--rounds", 1
-    )
-    assert len(figures["results"]) == 2
-    for result in figures["results"]:
-        single = ["transformer", "bert_fused", "bert_fused-cache"]
-        assert list(result["systems"]) == [*single, *(f"{name}-bf16" for name in single)]
-        check_metrics(result, rounds=1)
-        assert "12 symbols written" in result["title"]
+@pytest.mark.parametrize("command", SYSTEMS)
+def test_each_system_is_measured_in_each_round(command, data, bert_dir, tmp_path):
+    model = [] if command == "rnn" else ["--bert-model", bert_dir]
+    how = [*model, *SIZES[command].split(), "--rounds", 2, "--json", tmp_path / "figures.json"]
+    run(command, *how, DATA=str(data))
+    results = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))["results"]
+    assert len(results) == (1 if command == "train" else 2)
+    for result in results:
+        assert list(result["systems"]) == SYSTEMS[command]
         for system in result["systems"].values():
-            assert system["work"] == {"sentences": 9, "tokens": 9 * 13}
-            assert system["facts"]["first pass: sentences/s"] > 0
-
-
-def test_rnn(measure, data):
-    systems = ["lstm", "gru_bahdanau", "gru_dot", "gru_dot-entmax15"]
-    sizes = ["--batches", 1, "--sentences", 5, "--max-len-b", 6, "--warmup", 0, "--rounds", 1]
-    figures, _ = measure("rnn", *sizes, "--maps", "entmax15", "--systems", *systems)
-    training, decoding = figures["results"]
-    for result in figures["results"]:
-        assert list(result["systems"]) == systems
-        check_metrics(result, rounds=1)
-    for system in training["systems"].values():
-        assert system["work"]["target words"] == target_words(data)
-        assert system["facts"]["updates"] == 1
-    assert all(system["work"] == {"sentences": 5, "tokens": 35} for system in decoding["systems"].values())
+            for values in system["metrics"].values():
+                assert len(values["rounds"]) == 2
+                assert 0 < values["min"] <= values["median"] <= values["max"] < math.inf
 
 
 @pytest.mark.skipif(not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"), reason="torch < 2.10")

@@ -61,6 +61,12 @@ def test_the_plug_in_imports_nothing_that_judges():
     assert not found
 
 
+def test_no_pickle_is_read_but_by_fairseq_compat():
+    """Its reader and fairseq's functions, which it adapts, refuse what would run code."""
+    unsafe = r"\b(torch|joblib)\.load\b|^ *(import|from) (pickle|joblib|shelve)\b|\ballow_pickle|\bweights_only=False"
+    assert [path for path, text in sources(PACKAGE, LAB).items() if re.search(unsafe, text, re.MULTILINE)] == []
+
+
 @pytest.mark.parametrize("package", [PACKAGE, LAB])
 def test_no_folders_of_a_package_import_each_other(package):
     imports = {}
