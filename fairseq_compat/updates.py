@@ -57,7 +57,7 @@ def multiply_grads(stock: Any, self: Any, c: Any) -> None:
     if not _fit(grads):
         stock(self, c)
     else:
-        torch._foreach_mul_(grads, c.to(grads[0].device) if torch.is_tensor(c) else c)
+        torch._foreach_mul_(grads, c.to(grads[0]) if torch.is_tensor(c) else c)  # a tensor in fp64 would be slow
 
 
 def clip_grad_norm(stock: Any, self: Any, max_norm: Any, aggregate_norm_fn: Any = None) -> Any:

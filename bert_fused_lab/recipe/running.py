@@ -122,8 +122,8 @@ def settings_of(command: Sequence[str], out: Path) -> Dict[str, Any]:
 
 
 def build_before(command: Sequence[str]) -> List[List[str]]:
-    """Return what must run before a training's *command*: on several GPUs, its processes only read BERT's states."""
-    is_needed = "--bert-cache" in command and torch.cuda.device_count() > 1
+    """Return what must run before a training's *command*: on several GPUs, its processes only read BERT's input."""
+    is_needed = "--bert-model" in command and torch.cuda.device_count() > 1
     return [["bert-fused-cache", "build", *command[1:]]] if is_needed else []
 
 

@@ -53,6 +53,7 @@ class BertFlags(FairseqDataclass, Specified):
             "must be NAME=VALUE, with commas between several ones",
             "give for example src_lang=vie_Latn",
         ),
+        effective=lambda cfg: options_text(parse_options(cfg.bert_tokenizer_options)),
         values="NAME=VALUE,...",
         unset="as the tokenizer's files say",
     )
@@ -167,7 +168,14 @@ def parse_options(options: Optional[str]) -> Dict[str, Any]:
     """Return the names and values of ``--bert-tokenizer-options``; true and false are no texts."""
     named = (option.partition("=") for option in (options or "").split(","))
     switches = {"true": True, "false": False}
-    return {name.strip(): switches.get(value.lower(), value) for name, sign, value in named if sign}
+    given = {name.strip(): value.strip() for name, sign, value in named if sign}
+    return {name: switches.get(value.lower(), value) for name, value in given.items()}
+
+
+def options_text(options: Dict[str, Any]) -> Optional[str]:
+    """Return the one text that checkpoints record for *options* of a tokenizer; None if there are none."""
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in options.items()}
+    return ",".join(f"{name}={texts[name]}" for name in sorted(texts)) or None
 
 
 def parse_weights(weights: Optional[str], default: str = "0.5,0.5") -> Tuple[float, float]:

@@ -95,7 +95,7 @@ class BertSource:
 
 def source_of(model: Any) -> Optional[BertSource]:
     """Return the source of *model*, which may be any model of fairseq, in wrappers; None if it does not read BERT."""
-    return model.encoder.source if hasattr(model.encoder, "source") else None
+    return model.encoder.source if hasattr(model, "encoder") and hasattr(model.encoder, "source") else None
 
 
 def _record(bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> BertRecord:

@@ -48,13 +48,13 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
     Raises:
         BertFusedError: tokens are cut, and the model has other modules for its embeddings than fairseq's have.
     """
-    encoder, decoder = model.encoder, model.decoder  # fairseq's wrappers of several processes hand them on
     if source := source_of(model):
         net_input = source.with_states(net_input)
     first = model(**net_input, **options)
     if p_cut is None:
         return first, model(**net_input, **options)
-    if not (hasattr(encoder, "embed_tokens") and hasattr(decoder, "embed_tokens")):
+    sides = [getattr(model, side) for side in ("encoder", "decoder") if hasattr(model, side)]
+    if [hasattr(side, "embed_tokens") for side in sides] != [True, True]:
         raise BertFusedError(
             "--consistency simcut cuts what encoder.embed_tokens and decoder.embed_tokens return, and "
             f"{type(model).__name__} does not have both; give --consistency r-drop"
@@ -64,7 +64,7 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
     with ExitStack() as hooks:
         # one module may serve both sides; there are none of the source where BERT's states take their place
         bert = None if source is None else source.bert  # which computes anew if it trains
-        for module in {encoder.embed_tokens, decoder.embed_tokens, bert} - {None}:
+        for module in {*(side.embed_tokens for side in sides), bert} - {None}:
             hooks.enter_context(module.register_forward_hook(lambda *call: cut(call[-1], p_cut)))
         return first, model(**net_input, **options)
 

@@ -124,7 +124,7 @@ class DictionaryBridge:
         if context and left > 0:
             return [*before, *context[-left:], *between, *pieces, *after]
         before, _, after = self._single
-        room = self.max_tokens - len(before) - len(after)
+        room = max(0, self.max_tokens - len(before) - len(after))
         if len(pieces) > room:
             if not self._has_cut:
                 logger.warning(

@@ -81,7 +81,7 @@ class TranslationModel(FairseqEncoderDecoderModel):
         if not strict:  # so fairseq's EMA loads what it has computed, after each update
             # EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last layer norms
             # it removes; the records take time to read
-            versions = {name: value for name, value in self.state_dict().items() if name.endswith(".version")}
+            versions = {name: value for name, value in self.named_buffers() if name.endswith(".version")}
             state_dict = {name: value for name, value in state_dict.items() if name not in RECORDS}
             return super().load_state_dict({**versions, **state_dict}, strict)
         errors, doubts = finetuning_errors(self, state_dict), changed_settings(self, state_dict)

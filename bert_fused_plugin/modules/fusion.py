@@ -1,19 +1,10 @@
 """How BERT's states join the model: the table of the fusions, and what joins the two branches of a layer."""
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-
-
-class IdentityStart(Enum):
-    """What it takes that a new model computes what the model without BERT computes."""
-
-    IMPOSSIBLE = "BERT's states always count"
-    NMT_WEIGHT_ONE = "the NMT branch has weight 1"
-    PRE_NORM = "layer norm stands before each sub-layer"
 
 
 @dataclass(frozen=True)
@@ -28,7 +19,6 @@ class FusionKind:
     # whether the branches are summed with --bert-branch-weights; only then does the paper's drop-net with p_net = 1,
     # which never joins the branches in training, make sense
     weighted: bool = False
-    identity_start: IdentityStart = IdentityStart.IMPOSSIBLE  # the condition of ``--bert-identity-start``
 
     @property
     def has_branches(self) -> bool:
@@ -46,12 +36,10 @@ FUSION_KINDS: Dict[str, FusionKind] = {
         help="each layer adds BERT's branch to its NMT branch, as in the paper",
         mix=lambda options: WeightedSum(options.weights),
         weighted=True,
-        identity_start=IdentityStart.NMT_WEIGHT_ONE,
     ),
     "stacked": FusionKind(
         help="the attention to BERT is a sub-layer of its own, the authors' second architecture",
         is_sublayer=True,
-        identity_start=IdentityStart.PRE_NORM,
     ),
     "gated": FusionKind(
         help="each layer joins the two branches by a learned gate",

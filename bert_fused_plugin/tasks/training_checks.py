@@ -11,6 +11,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.file_io import PathManager
 from fairseq.logging import metrics
 
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
 
 _HIGHER, _LOWER = ("bleu", "accuracy"), ("loss", "nll_loss", "ppl")  # metrics by the direction that is better
@@ -55,11 +56,18 @@ def _bleu_errors(cfg: Any) -> List[str]:
         kinds = "subword_nmt, sentencepiece, wordpiece, letter or _EOW"
         errors.append(f"--eval-bleu-remove-bpe {cfg.eval_bleu_remove_bpe} is no kind of subwords; give {kinds}")
     flag = f"--eval-bleu-args {cfg.eval_bleu_args}"
+    example = '{"beam": 4, "lenpen": 0.6}'
     try:
-        unknown = dict(json.loads(cfg.eval_bleu_args or "{}")).keys() - vars(GenerationConfig()).keys()
+        given, defaults = dict(json.loads(cfg.eval_bleu_args or "{}")), vars(GenerationConfig())
     except (TypeError, ValueError):
-        return [*errors, f'{flag} must be a JSON object; give \'{{"beam": 4, "lenpen": 0.6}}\', for example']
-    if unknown:
+        return [*errors, f"{flag} must be a JSON object; give '{example}', for example"]
+    if texts := sorted(
+        name for name in given if isinstance(given[name], str) and isinstance(defaults.get(name), (int, float))
+    ):
+        errors.append(
+            f"{flag} has texts for numbers ({', '.join(texts)}); write them without quotes, as in '{example}'"
+        )
+    if unknown := given.keys() - defaults.keys():
         errors.append(
             f"{flag} has names that are no flags of fairseq-generate: {', '.join(sorted(unknown))}; write a flag "
             "without its two dashes and with _ for -, such as max_len_b"
@@ -137,7 +145,11 @@ def trial_errors(task: Any, model: Any, criterion: Any, settings: Mapping[str, A
         if not batches:
             errors.append(f"--valid-subset {subset} has no sentence for a batch; give one, or --disable-validation")
             continue
-        metric, names = settings["best_checkpoint_metric"], _validate(task, model, criterion, subset, batches)
+        try:
+            metric, names = settings["best_checkpoint_metric"], _validate(task, model, criterion, subset, batches)
+        except BertFusedError as error:
+            errors += error.errors
+            continue
         if metric not in names:
             flag = f"--best-checkpoint-metric {metric}"
             errors.append(f"{flag} must be what validation computes; give one of {', '.join(sorted(names))}")
@@ -145,7 +157,11 @@ def trial_errors(task: Any, model: Any, criterion: Any, settings: Mapping[str, A
 
 
 def _validate(task: Any, model: Any, criterion: Any, subset: str, batches: Any) -> Set[str]:
-    """Return the names of what a validation computes, found with the longest sentence of *subset*."""
+    """Return the names of what a validation computes, found with the longest sentence of *subset*.
+
+    Raises:
+        BertFusedError: the search for BLEU fails, as with some values of ``--eval-bleu-args``.
+    """
     dataset, parameter = task.dataset(subset), next(model.parameters())
     longest = max((i for batch in batches for i in batch), key=dataset.num_tokens)
     sample = utils.apply_to_sample(
@@ -154,9 +170,23 @@ def _validate(task: Any, model: Any, criterion: Any, subset: str, batches: Any) 
     )
     with utils.model_eval(model), utils.model_eval(criterion), torch.no_grad():
         _, _, logged = criterion(model, sample)
+        if task.cfg.eval_bleu:
+            _search(task, sample, model, criterion)
     with metrics.aggregate(new_root=True) as computed:
         task.reduce_metrics([logged], criterion)
     return {*computed.get_smoothed_values(), *(["bleu"] if task.cfg.eval_bleu else [])}
+
+
+def _search(task: Any, sample: Any, model: Any, criterion: Any) -> None:
+    on_gpu = [parameter.device for parameter in model.parameters() if parameter.is_cuda][:1]
+    with torch.random.fork_rng(on_gpu):  # it may sample
+        try:
+            task.valid_step(sample, model, criterion)
+        except Exception as error:  # fairseq has no class for it
+            raise BertFusedError(
+                f"--eval-bleu-args {task.cfg.eval_bleu_args}: the search of the validation fails with "
+                f"{type(error).__name__}: {error}; give other values"
+            ) from error
 
 
 def settings_beside(flags: Any) -> Dict[str, Any]:

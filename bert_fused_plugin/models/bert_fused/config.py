@@ -15,7 +15,7 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, at_least, flag, flag_errors, limited, only_for
 from bert_fused_plugin.models.embeddings import sharing_errors
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind
 
 
 def _for_fusions(fits: Callable[[FusionKind], bool]) -> Rule:
@@ -113,7 +113,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
     bert_identity_start: bool = flag(
         "BERT's branch begins as zero, so the model begins like one without BERT. Stacked fusion must be pre-norm.",
         False,
-        where=(_for_fusions(lambda kind: kind.identity_start is not IdentityStart.IMPOSSIBLE),),
+        where=(_for_fusions(lambda kind: kind.weighted or kind.is_sublayer),),
     )
     attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = map_flag(  # type: ignore[valid-type]
         "the attentions to the encoder and to BERT"
@@ -189,7 +189,7 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
     errors = flag_errors(cfg)
     for side in _SIDES:
         part = vars(cfg)[side]
-        if part.attention_heads < 1 or part.embed_dim % part.attention_heads:
+        if part.layers and (part.attention_heads < 1 or part.embed_dim % part.attention_heads):
             errors.append(
                 f"--{side}-attention-heads must divide --{side}-embed-dim, got {part.attention_heads} and "
                 f"{part.embed_dim}; change one of them"
@@ -206,6 +206,11 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
             f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
             f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
         )
+    elif not fusion.replaces_embeddings and not any(any(cfg.gates(side)) for side in _SIDES):
+        errors.append(
+            f"--bert-attend {cfg.bert_attend}, --bert-gates {cfg.bert_gates} and the numbers of layers leave no layer "
+            "that attends to BERT; change one of them, or take fairseq's --arch transformer"
+        )
     if fusion.has_branches and not fusion.weighted and cfg.bert_drop_net == 1:
         errors.append(
             f"--bert-drop-net must be below 1 with --bert-fusion {cfg.bert_fusion}, got {cfg.bert_drop_net}, because "
@@ -218,16 +223,17 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
 
 
 def _identity_start_errors(cfg: BertFusedConfig) -> List[str]:
-    needed = cfg.fusion.identity_start if cfg.bert_identity_start else IdentityStart.IMPOSSIBLE
-    if needed is IdentityStart.PRE_NORM:
+    if not cfg.bert_identity_start:
+        return []
+    if cfg.fusion.is_sublayer:
         return [
             f"--bert-identity-start with --bert-fusion {cfg.bert_fusion} needs --{side}-normalize-before: "
             "after the sub-layer, BERT's layer norm would change the states; add that flag, or leave this one out"
             for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder))
-            if str(cfg.bert_attend) in ("both", side) and not part.normalize_before
+            if any(cfg.gates(side)) and not part.normalize_before
         ]
     with suppress(ValueError):  # which the rule of the weights reports
-        if needed is IdentityStart.NMT_WEIGHT_ONE and cfg.branch_weights()[0] != 1:
+        if cfg.fusion.weighted and cfg.branch_weights()[0] != 1:
             return [
                 "--bert-identity-start needs weight 1 for the NMT branch, got --bert-branch-weights "
                 f"{cfg.bert_branch_weights}; leave the weights out for 1,1"

@@ -7,6 +7,7 @@ from typing import Any, Callable, Iterator
 from fairseq.utils import get_activation_fn
 from torch import nn
 from torch.autograd.graph import save_on_cpu
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
@@ -46,6 +47,12 @@ def new_layers(
 def _checkpointed(forward: Any, offload: bool, *arguments: Any, **options: Any) -> Any:
     if not forward.__self__.training:
         return forward(*arguments, **options)
+    tensors, form = tree_flatten((arguments, options))  # of what is in tuples, torch would offload nothing
     # fairseq's own checkpointing has a backward pass for each layer, and forgets autocast
     with save_on_cpu() if offload else nullcontext():
-        return checkpoint(forward, *arguments, use_reentrant=False, **options)
+        return checkpoint(partial(_from_parts, forward, form), *tensors, use_reentrant=False)
+
+
+def _from_parts(forward: Any, form: Any, *tensors: Any) -> Any:
+    arguments, options = tree_unflatten(tensors, form)
+    return forward(*arguments, **options)

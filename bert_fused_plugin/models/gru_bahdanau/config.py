@@ -15,6 +15,13 @@ from bert_fused_plugin.models.gru_bahdanau.initialisation import INITIALISATIONS
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 
+_TO_SOURCE = only_for("attention", RECURRENT_ATTENTIONS, lambda kind: kind.build is not None)
+_HAS_ATTENTION = Rule(
+    lambda cfg: _TO_SOURCE.holds(cfg) or cfg.bert_model is not None,
+    f"{_TO_SOURCE.says}, or for --bert-model",
+    "leave it out",
+)
+
 
 def _size(help: str, default: int) -> Any:
     return flag(help, default, rule=at_least(1, "give a positive number"))
@@ -45,7 +52,7 @@ class GruConfig(BertFlags):
     )
     attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = map_flag(  # type: ignore[valid-type]
         "the attentions to the source and to BERT",
-        where=(only_for("attention", RECURRENT_ATTENTIONS, lambda kind: kind.build is not None),),
+        where=(_HAS_ATTENTION,),
     )
     dropout: float = flag(
         "The rate of dropout on embeddings, annotations and the maxout layer.",

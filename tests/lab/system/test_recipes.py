@@ -113,12 +113,12 @@ def test_several_gpus_read_a_cache_that_is_built_before(dry, monkeypatch):
         if options_:
             dry.prepared("own_data", out="other")
         dry.run("own_data", "transformer", "bert_fused", **options_)
-    assert [words[0] for words in dry.words] == ["fairseq-train", "bert-fused-cache", *["fairseq-train"] * 3]
+    assert [words[0] for words in dry.words] == ["fairseq-train", "bert-fused-cache", "fairseq-train"] * 2
     assert dry.words[1][1:] == ["build", *dry.words[2][1:]]
     assert "3,000 pairs on 2 GPUs, with batches 2 times as large" in dry.run("own_data", "gru_dot")
     dry.words.pop()
     dry.run("own_data", "bert_fused")  # is done
-    assert len(dry.words) == 5
+    assert len(dry.words) == 6
 
 
 def test_the_average_of_a_checkpoint_that_was_put_there_alone(tmp_path):

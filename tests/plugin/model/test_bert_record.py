@@ -17,6 +17,8 @@ from bert_fused_lab.finished import without_folders
 from bert_fused_plugin.bert.source import source_of, weights_fingerprint
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, recorded_origins
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.flags import Record, recorded
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 
 KEY = "encoder.bert_record.text"
 
@@ -154,6 +156,15 @@ def test_what_changes_berts_input_is_compared_too(build):
     with pytest.raises(BertFusedError, match="--bert-layer mix, not 2; set the same"):  # which can be given
         build(bert_layer="2").load_state_dict(build(bert_layer="mix").state_dict())
     build(bert_unchecked=True).load_state_dict(state)
+
+
+def test_options_of_a_tokenizer_are_recorded_in_one_form():
+    def text(given):
+        return recorded(BertFusedConfig(bert_tokenizer_options=given), Record.BERT)["bert_tokenizer_options"]
+
+    assert text("strip_accents=False, do_lower_case= true") == "do_lower_case=true,strip_accents=false"
+    assert text("src_lang=vie_Latn") == "src_lang=vie_Latn"
+    assert text(None) is None
 
 
 def test_a_task_flag_that_is_not_given_any_more_is_said(build, caplog):

@@ -121,6 +121,17 @@ def test_checkpointed_layers_compute_the_same(build, cases, flag):
         assert torch.equal(plain[name], checkpointed[name]), name
 
 
+def test_keys_and_values_are_offloaded_too(build, cases, monkeypatch):
+    """They are what a layer reads beside its own states."""
+    packed = []
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: packed.append(tensor.shape) or tensor, lambda x: x)
+    monkeypatch.setattr("bert_fused_plugin.models.bert_fused.layer_building.save_on_cpu", lambda: hooks)
+    model, (source, target) = build(offload_activations=True).train(), cases.tokens()
+    model(source, None, target)
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    assert len(packed) >= 3 * len(layers)  # the states, and at least the keys and values of BERT
+
+
 def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, cases, monkeypatch):
     monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))  # drop-net: the NMT branch alone, everywhere
     model = build(bert_layer="mix", bert_drop_net=1.0).train()

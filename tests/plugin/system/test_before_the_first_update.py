@@ -16,6 +16,10 @@ import pytest
             "--max-tokens-valid 3",
             "--valid-subset valid has sentences that no batch takes (Sentences lengths should not",
         ),
+        (
+            '--eval-bleu --eval-bleu-args {"beam":5,"max_len_b":3,"diverse_beam_groups":3}',
+            '--eval-bleu-args {"beam":5,"max_len_b":3,"diverse_beam_groups":3}: the search of the validation fails',
+        ),
     ],
 )
 def test_a_validation_is_tried(workspace, tmp_path, flags, said):
@@ -33,7 +37,8 @@ def test_any_metric_of_a_validation_can_choose_the_best_checkpoint(workspace, tm
 
 
 def test_a_training_is_the_same_with_and_without_its_trial(workspace, tmp_path):
-    once = workspace.train("--max-update", "3", save_dir=tmp_path / "tried")
+    sampled = ["--eval-bleu", "--eval-bleu-args", '{"sampling": true, "beam": 1, "max_len_b": 3}']
+    once = workspace.train("--max-update", "3", *sampled, save_dir=tmp_path / "tried")
     never = workspace.train("--max-update", "3", "--disable-validation", save_dir=tmp_path / "untried")
     losses = [re.findall(r"train \| .*? \| loss (\S+)", done.stdout) for done in (once, never)]
     assert losses[0] == losses[1] != []

@@ -115,6 +115,15 @@ def test_the_flags_choose_alpha_and_the_share_that_is_cut(flags, expected):
     assert (criterion.agreement and criterion.agreement.alpha, criterion.p_cut) == expected
 
 
+def test_a_language_model_is_read_twice_but_has_no_tables_to_cut():
+    model = torch.nn.Dropout(0.5)
+    torch.manual_seed(1)
+    first, second = read_twice(model, {"input": torch.ones(99)}, None)
+    assert not first.equal(second)
+    with pytest.raises(BertFusedError, match=r"simcut cuts what .* and Dropout does not have both; give --consistency"):
+        read_twice(model, {"input": torch.ones(9)}, 0.1)
+
+
 def test_a_model_whose_embeddings_are_not_found_is_refused():
     class Model:
         encoder = decoder = SimpleNamespace()

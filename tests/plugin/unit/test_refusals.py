@@ -54,6 +54,11 @@ FUSED = [
     ({"bert_gates": "1,0,1"}, f"--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '1,0,1'; {GATES}"),
     ({"decoder_layers": 0}, "--decoder-layers must be at least 1, got 0; give a positive number"),
     ({"encoder_layers": -1}, "--encoder-layers must be at least 0, got -1; give 0 or a positive number"),
+    (
+        {"bert_gates": "0,0"},
+        "--bert-attend both, --bert-gates 0,0 and the numbers of layers leave no layer that attends",
+    ),
+    ({"bert_attend": "encoder", "encoder_layers": 0}, "--bert-attend encoder, --bert-gates None and * leave no layer"),
     ({"bert_gates": "1,x"}, "--bert-gates must be a 0 or 1 for each of the 2 layers"),
     ({"bert_branch_weights": "1"}, "--bert-branch-weights must be two numbers * got '1'; give two finite"),
     ({"bert_branch_weights": "1,nan"}, "--bert-branch-weights must be two numbers"),
@@ -177,6 +182,13 @@ def test_the_flags_that_a_subclass_adds_to_the_criterion_are_checked(given):
 
     with pytest.raises(BertFusedError, match=r"^--own-scale must be at least 1, got 0"):
         LabelSmoothedCrossEntropy.build_criterion(given(OwnConfig(own_scale=0)), BARE)
+
+
+def test_what_has_no_effect_on_a_side_without_layers_is_not_asked_for():
+    without = {"encoder_layers": 0, "encoder_attention_heads": 3}
+    assert fused(**without) == []
+    assert fused(**without, bert_fusion="stacked", bert_identity_start=True, decoder_normalize_before=True) == []
+    assert gru(attention="none", bert_model="x", attention_map="sparsemax") == []  # that of the attention to BERT
 
 
 @pytest.mark.parametrize("errors_of", [fused, gru])

@@ -30,6 +30,7 @@ WRONG = [
     (f"{INTERVALS} --save-interval-updates 8", ["got --save-interval-updates 8; give --save-interval-updates 4"]),
     ("--eval-bleu --eval-bleu-remove-bpe spm", ["--eval-bleu-remove-bpe spm is no kind of subwords"]),
     ('--eval-bleu --eval-bleu-args {"beam":1,"max-len-b":3,"tokenize":"char"}', ["generate: max-len-b, tokenize; "]),
+    ('--eval-bleu --eval-bleu-args {"beam":"4","lenpen":"0.6"}', ["has texts for numbers (beam, lenpen); write them"]),
     ("--eval-bleu --eval-bleu-args beam", ["--eval-bleu-args beam must be a JSON object; give"]),
     ("--restore-file lsat.pt", ["--restore-file lsat.pt does not exist, seen from * give a checkpoint"]),
     (f"--restore-file x.pt {RESETS}", ["--restore-file x.pt with --reset-optimizer, * would begin anew and overwrite"]),
