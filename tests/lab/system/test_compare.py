@@ -196,31 +196,35 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
     assert message.splitlines() == expected
 
 
-FUSED = "--run fused={fused}"
-RULE = "must be a file in an existing directory that can be written"
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (f"{FUSED} --reference {{here}}/short", "--reference {here}/short has 2 lines, but 'test' of "),
-        (f"{FUSED} --reference {{here}}/no", "--reference {here}/no cannot be read"),
-        (f"{FUSED} --bert-documents {{here}}", "trained with --bert-context, and there is none; leave it out"),
-        ("--hypotheses given={here}/short", "--hypotheses given={here}/short has 2 lines, but 'test' of "),
-        ("--hypotheses given={here}/short " * 2, "of their own, got 'given' twice; rename one"),
-        ("--hypotheses plain={here}/short", "of their own, got 'plain' twice; rename one"),
-        (f"{FUSED} --subset test9", "has no --subset 'test9' for en-de"),
-        (f"{FUSED} --subset test --subset valid --reference y", "; write {{subset}} where their names differ, or choo"),
-        (f"{FUSED} --subset test --subset valid --hypotheses x=y", "; write {{subset}} where their names differ, or c"),
-        (f"{FUSED} --output {{here}}/no/report.html", f"--output {{here}}/no/report.html {RULE}"),
-        (f"{FUSED} --output {{here}}", f"--output {{here}} {RULE}"),
-        (f"{FUSED} --json {{here}}/./report.html", "--output and --json must be different files"),
+        ("FUSED --reference HERE/short", "--reference HERE/short has 2 lines, but 'test' of "),
+        ("FUSED --reference HERE/no", "--reference HERE/no cannot be read"),
+        ("FUSED --bert-documents HERE", "trained with --bert-context, and there is none; leave it out"),
+        ("--hypotheses given=HERE/short", "--hypotheses given=HERE/short has 2 lines, but 'test' of "),
+        ("--hypotheses given=HERE/short " * 2, "of their own, got 'given' twice; rename one"),
+        ("--hypotheses plain=HERE/short", "of their own, got 'plain' twice; rename one"),
+        ("FUSED --subset test9", "has no --subset 'test9' for en-de"),
+        ("FUSED --subset test --subset valid --reference y", "; write {subset} where their names differ, or choose "),
+        ("FUSED --subset test --subset valid --hypotheses x=y", "; write {subset} where their names differ, or choose"),
+        ("FUSED --output HERE/no/x.html", "--output HERE/no/x.html must be a file in an existing directory that can"),
+        ("FUSED --output HERE", "--output HERE must be a file in an existing directory that can be written"),
+        ("FUSED --json HERE/./report.html", "--output and --json must be different files"),
+        ("FUSED --scores x=HERE/all", "must be a file for each of plain, fused, and for each seed; write {system} an"),
+        ("FUSED --scores x=HERE/{system}.no", "plain.no cannot be read"),
+        ("FUSED --scores x=HERE/{system}.few", "plain.few has 2 lines, but 'test' of "),
+        ("FUSED --scores x=HERE/{system}.bad", "plain.bad must have one number a line (could not convert string to"),
+        ("FUSED --scores x=HERE/{system}.nan", "plain.nan must have one number a line (a score is infinite or no numb"),
+        ("FUSED --scores BLEU=HERE/{system}.bad", "there are two metrics of the name BLEU; give each of --scores and "),
     ],
 )
 def test_files_that_do_not_fit(refused, workspace, tmp_path, words, said):
-    (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
-    places = {"fused": workspace.save_dir, "here": tmp_path}
-    assert said.format(**places) in refused(*words.format(**places).split())
+    files = {"short": "a\nb\n", "plain.few": "1\n2\n", "plain.bad": "1\nn/a\n" + "3\n" * 28}
+    for name, text in {**files, "plain.nan": "nan\n" + "3\n" * 29}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    words = words.replace("FUSED", f"--run fused={workspace.save_dir}").replace("HERE", str(tmp_path))
+    assert said.replace("HERE", str(tmp_path)) in refused(*words.split())
 
 
 def test_translations_from_a_file(workspace, plain, written, tmp_path):

@@ -3,13 +3,10 @@
 import re
 
 import pytest
-from workspace import REPORT_QUICK, reported
+from workspace import reported
 
-from bert_fused_lab.compare import main
-from bert_fused_lab.evidence.files import EvidenceError
 from bert_fused_lab.output import write_lines
 from bert_fused_lab.report.page import render
-from bert_fused_plugin.errors import BertFusedError
 
 
 def test_no_text_ends_its_line(tmp_path):
@@ -41,28 +38,3 @@ def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):
     assert '<td class="number up">4.0995<small>' in page
     assert "<li>By COMET, fused is worse than plain: -1.0005 (95 % interval -" in page
     assert re.search(r"By MetricX, fused is better than plain: -1.0005 \(.*, p = 0.010; lower is better\)\.", page)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("x=all", "must be a file for each of plain, fused, and for each seed; write {system} and {seed} where"),
-        ("x={system}.no", "plain.no cannot be read"),
-        ("x={system}.few", "plain.few has 2 lines, but 'test' of "),
-        ("x={system}.bad", "plain.bad must have one number a line (could not convert string to float: 'n/a')"),
-        ("x={system}.nan", "plain.nan must have one number a line (a score is infinite or no number)"),
-        (
-            "BLEU={system}.bad",
-            "there are two metrics of the name BLEU; give each of --scores and --error-scores its own",
-        ),
-    ],
-)
-def test_scores_that_do_not_fit(workspace, plain, tmp_path, given, said):
-    (tmp_path / "plain.few").write_text("1\n2\n", encoding="utf-8")
-    (tmp_path / "plain.bad").write_text("1\nn/a\n" + "3\n" * 28, encoding="utf-8")
-    (tmp_path / "plain.nan").write_text("nan\n" + "3\n" * 29, encoding="utf-8")
-    name, file = given.split("=")
-    command = [workspace.data, "--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", *REPORT_QUICK]
-    with pytest.raises((BertFusedError, EvidenceError)) as error:
-        main([*command, "--output", f"{tmp_path}/x.html", "--scores", f"{name}={tmp_path}/{file}"])
-    assert said in str(error.value)
