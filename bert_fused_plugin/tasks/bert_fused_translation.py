@@ -215,7 +215,7 @@ class BertFusedTranslationTask(TranslationTask):
         if is_generate and shards > 1:
             errors.append(
                 f"--num-shards {shards} has no effect on fairseq-generate; give each of N processes "
-                "--distributed-world-size N --distributed-rank K, with K from 0 on"
+                "--distributed-world-size N --distributed-rank K, with K from 0 on, and a GPU (CUDA_VISIBLE_DEVICES=K)"
             )
         if is_generate and args.constraints:
             errors.append(

@@ -24,7 +24,7 @@ def training_errors(cfg: Any, settings: Mapping[str, Any]) -> List[str]:
     if settings.get("save_dir") is None:  # no training
         return []
     errors = [] if settings.get("disable_validation") else [*_metric_errors(cfg, settings), *_bleu_errors(cfg)]
-    return errors + _restore_errors(settings) + _rate_errors(settings)
+    return errors + _restore_errors(settings) + _rate_errors(settings) + _ema_errors(settings)
 
 
 def _metric_errors(cfg: Any, settings: Mapping[str, Any]) -> List[str]:
@@ -114,6 +114,16 @@ def _rate_errors(settings: Mapping[str, Any]) -> List[str]:
     ]
 
 
+def _ema_errors(settings: Mapping[str, Any]) -> List[str]:
+    half = next((f"--{name}" for name in ("fp16", "bf16") if settings.get(name)), None)
+    if half is None or not settings.get("store_ema") or settings.get("ema_fp32"):
+        return []
+    return [
+        f"--store-ema with {half} needs --ema-fp32, because most steps of the averages are too small for half "
+        "precision, which rounds them to none; add it"
+    ]
+
+
 def trial_errors(task: Any, model: Any, criterion: Any, settings: Mapping[str, Any]) -> List[str]:
     """Make the batches of each validation, and validate on the longest sentence, as the training will do later.
 
@@ -191,7 +201,7 @@ def _search(task: Any, sample: Any, model: Any, criterion: Any) -> None:
 
 def settings_beside(flags: Any) -> Dict[str, Any]:
     """Return the settings of those sections of fairseq that the checks read, which were given beside *flags*."""
-    sections = ("checkpoint", "dataset", "optimization", "lr_scheduler")
+    sections = ("common", "ema", "checkpoint", "dataset", "optimization", "lr_scheduler")
     settings = {key: value for section in sections for key, value in flags_beside(flags, section).items()}
     # of a command line, or of a YAML file, in which the section is the last with a name
     schedule = settings.get("lr_scheduler", settings.get("_name"))

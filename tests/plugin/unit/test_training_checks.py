@@ -33,12 +33,15 @@ WRONG = [
     ('--eval-bleu --eval-bleu-args {"beam":"4","lenpen":"0.6"}', ["has texts for numbers (beam, lenpen); write them"]),
     ("--eval-bleu --eval-bleu-args beam", ["--eval-bleu-args beam must be a JSON object; give"]),
     ("--restore-file lsat.pt", ["--restore-file lsat.pt does not exist, seen from * give a checkpoint"]),
+    ("--store-ema --fp16", ["--store-ema with --fp16 needs --ema-fp32, because * add it"]),
     (f"--restore-file x.pt {RESETS}", ["--restore-file x.pt with --reset-optimizer, * would begin anew and overwrite"]),
     (f"{WARMUP} --save-dir new", ["--stop-min-lr 1e-09 must be below * which is 0, * give a higher --warmup-init-lr"]),
     (f"{POLYNOMIAL} --stop-min-lr 0 --save-dir new", ["--stop-min-lr 0.0 must be below * leave --stop-min-lr out"]),
 ]
 RIGHT = [
     "",
+    "--store-ema",
+    "--store-ema --bf16 --ema-fp32",
     f"{BLEU} {UP} {EXAMPLE}",
     f"{BLEU} --disable-validation",
     f"{UP} --best-checkpoint-metric own_score",
