@@ -135,7 +135,7 @@ class CachedStates:
             count = max(1, BATCH_PIECES // (places[0].stop - places[0].start))
             batch, places = places[:count], places[count:]
             ids = [torch.from_numpy(pieces[place].astype(np.int64)) for place in batch]
-            computed = self._in_number_format(compute(collate_bert_tokens(ids)))
+            computed = self._in_number_format(compute(collate_bert_tokens(ids))).cpu()
             for place, row in zip(batch, computed):
                 states[place] = row[: place.stop - place.start]
             shown.update(sum(place.stop - place.start for place in batch))

@@ -57,6 +57,7 @@ def recurrent_loop(
     """
     if _fits_function(inputs, memories):
         return _by_function(cell, inputs, state, memories, from_state)
+    from_state = from_state.to(inputs.dtype)  # once, since autocast would do it in each step
     states, alphas = [], []
     widths = [*(memory.keys.size(-1) for memory in memories.values()), 2 * cell.hidden_dim]
     for step_inputs in inputs.unbind(1):

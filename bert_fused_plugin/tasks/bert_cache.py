@@ -111,6 +111,6 @@ class BertCache:
 
         def states(bert_tokens: Tensor) -> Tensor:
             bert_tokens = bert_tokens.to(device)
-            return bert(bert_tokens, self._bridge.segments(bert_tokens)).cpu()
+            return bert(bert_tokens, self._bridge.segments(bert_tokens))
 
         return states
