@@ -12,7 +12,6 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import fairseq
 import torch
-import transformers
 from tqdm import tqdm
 
 from bert_fused_lab.evidence.translating import hardware
@@ -115,7 +114,6 @@ def environment(options: argparse.Namespace) -> Dict[str, Any]:
         "precision": "fp16" if options.fp16 else None,
         **hardware(options.device),
         "fairseq": fairseq.__version__,
-        "transformers": transformers.__version__,
     }
 
 
