@@ -169,19 +169,21 @@ def trial_errors(task: Any, model: Any, criterion: Any, settings: Mapping[str, A
 def _validate(task: Any, model: Any, criterion: Any, subset: str, batches: Any) -> Set[str]:
     """Return the names of what a validation computes, found with the longest sentence of *subset*.
 
+    The search for BLEU is tried, too, with the shortest one, since a new model ends no sentence.
+
     Raises:
         BertFusedError: the search for BLEU fails, as with some values of ``--eval-bleu-args``.
     """
     dataset, parameter = task.dataset(subset), next(model.parameters())
-    longest = max((i for batch in batches for i in batch), key=dataset.num_tokens)
-    sample = utils.apply_to_sample(
+    indices = sorted((i for batch in batches for i in batch), key=dataset.num_tokens)
+    shortest, longest = utils.apply_to_sample(
         lambda tensor: tensor.to(parameter.device, parameter.dtype if tensor.is_floating_point() else None),
-        dataset.collater([dataset[longest]]),
+        [dataset.collater([dataset[indices[end]]]) for end in (0, -1)],
     )
     with utils.model_eval(model), utils.model_eval(criterion), torch.no_grad():
-        _, _, logged = criterion(model, sample)
+        _, _, logged = criterion(model, longest)
         if task.cfg.eval_bleu:
-            _search(task, sample, model, criterion)
+            _search(task, shortest, model, criterion)
     with metrics.aggregate(new_root=True) as computed:
         task.reduce_metrics([logged], criterion)
     return {*computed.get_smoothed_values(), *(["bleu"] if task.cfg.eval_bleu else [])}
