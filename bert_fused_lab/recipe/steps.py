@@ -188,7 +188,7 @@ class Recipe:
             say(f"transformer: {start}, as it was downloaded")
             return
         if system.begins:
-            need(start, "transformer")
+            need(start, "prepare" if self.args.start else "transformer")
             record = read_json(start.with_name(RECORD))  # a transformer that was put there has none
             if record and not record["finished"]:
                 raise BertFusedError(f"{start.parent} is not trained to its end; run the step transformer first")

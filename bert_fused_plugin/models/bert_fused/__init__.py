@@ -47,11 +47,9 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         source: Any = load_source(cfg, task, errors, flags_beside(args, "bpe"))
         cfg.decoder.output_dim = int(cfg.decoder.output_dim)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
-        if (
-            cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos and cfg.encoder.layers
-        ):  # it has no more positions
-            source.bridge.max_tokens = min(source.bridge.max_tokens, cfg.max_source_positions)
         if cfg.fusion.replaces_embeddings:  # the encoder uses only the width and the padding index
+            if cfg.encoder.layers and cfg.encoder.learned_pos:  # it has no more positions
+                source.bridge.max_tokens = min(source.bridge.max_tokens, cfg.max_source_positions)
             encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
         else:
             encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim)

@@ -9,6 +9,7 @@ from fairseq import options
 from fairseq.data import Dictionary
 
 from bert_fused_lab.recipe import command, raw_text
+from bert_fused_lab.recipe.data import _binarise
 from bert_fused_lab.recipe.raw_text import make_text
 from bert_fused_lab.recipe.running import run_command
 from bert_fused_lab.recipe.settings import SIZES, dropout_for, size_for
@@ -120,6 +121,8 @@ def test_a_name_with_a_comma_is_refused(data):
     for lang in ("en", "fr"):
         write(data / f"test-x,y.{lang}", [f"a dog {lang}"])
     assert refusal(data) == [f"{data}/test-x,y.*: fairseq splits names at commas; rename these files"]
+    with pytest.raises(BertFusedError, match="fairseq splits names at commas; rename these files"):
+        _binarise(Namespace(source="en", target="fr", subwords="none"), data, run_command)
 
 
 def test_given_sets_are_taken_as_they_are(data):
